@@ -62,15 +62,44 @@ TYPED_TEST(TreeCursorTest, JumpsAheadAsJumpDoes) {
       ahead.Jump(key_of(from));
       ASSERT_TRUE(ahead.Valid());
       if (std::string_view(key_of(to)) < ahead.key()) continue;
-      const std::size_t in_leaf = ahead.CountInLeaf(key_of(to));
+      const std::uint64_t about = ahead.CountAbout(key_of(to));
       ahead.JumpAhead(key_of(to));
       jump.Jump(key_of(to));
       ASSERT_EQ(ahead.key(), jump.key()) << from << " to " << to;
-      ASSERT_LE(in_leaf, static_cast<std::size_t>(to - from) / 3 + 1);
+      const auto count = static_cast<std::uint64_t>((to - from + 2) / 3);
+      ASSERT_TRUE(about >= count / 4 && about <= 2 * count + 256) << about << " for " << count;
       EXPECT_EQ(ahead.value(), jump.value());
     }
   }
   EXPECT_EQ(this->Rest(ahead).back(), "h");
+}
+
+// For more moves than a cursor reads its leaf in place, and more than a leaf has records.
+TYPED_TEST(TreeCursorTest, SeesChangesOfItsThreadBeforeEachMoveAfterAJump) {
+  const auto key_of = [](int i) { return "k" + std::to_string(1000 + i); };
+  for (int i = 0; i < 1000; ++i) ASSERT_THAT(this->db_->Set(key_of(i), "old"), IsOk());
+  for (const bool jumps : {false, true}) {
+    auto it = this->db_->MakeIterator();
+    it.Jump(key_of(0));
+    for (int i = 0; i < 990; i += 3) {
+      const std::string seen(it.value()), value = "value " + std::to_string(i);
+      ASSERT_EQ(it.key(), key_of(i));
+      ASSERT_THAT(it.Set("other"), IsOk());
+      ASSERT_EQ(it.value(), seen) << "until the next move";
+      ASSERT_THAT(this->db_->Set(key_of(i) + "x", value), IsOk());
+      jumps ? it.JumpAhead(key_of(i) + "a") : it.Next();
+      ASSERT_TRUE(it.Valid()) << i;
+      ASSERT_EQ(it.key(), key_of(i) + "x");
+      ASSERT_EQ(it.value(), value);
+      if (i % 2 == 0) ASSERT_THAT(this->db_->Remove(key_of(i + 1)), IsOk());
+      ASSERT_THAT(this->db_->Remove(key_of(i) + "x"), IsOk());
+      ASSERT_EQ(it.key(), key_of(i) + "x") << "until the next move";
+      jumps ? it.JumpAhead(key_of(i) + "y") : it.Next();
+      ASSERT_EQ(it.key(), key_of(i % 2 == 0 ? i + 2 : i + 1));
+      it.JumpAhead(key_of(i + 3));
+      ASSERT_THAT(this->db_->Set(key_of(i + 1), "old"), IsOk());
+    }
+  }
 }
 
 TYPED_TEST(TreeCursorTest, SeesARecordAddedAfterTheLastOne) {
