@@ -24,7 +24,7 @@ bool RangeStream::Next() {
     is_started_ = true;
     cursor_.emplace(core_);
     if (!is_reversed_)
-      cursor().Jump(range_.from);
+      range_.key_at != 0 ? cursor().JumpBriefly(range_.from) : cursor().Jump(range_.from);
     else
       cursor().JumpBelow(range_.to.empty() ? std::string_view("\xff\xff") : std::string_view(range_.to));
   } else if (!cursor().Valid()) {
@@ -41,7 +41,7 @@ bool RangeStream::Seek(std::string_view key) {
   target_.resize(begin);
   target_.append(key);
   if (!is_started_) cursor_.emplace(core_);
-  is_started_&& cursor().Valid() ? cursor().JumpAhead(target_) : cursor().Jump(target_);
+  is_started_&& cursor().Valid() ? cursor().JumpAhead(target_) : cursor().JumpBriefly(target_);
   is_started_ = true;
   return Show();
 }

@@ -25,8 +25,8 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusive) HAKO_TRY {
+  jumps_briefly_ = false;
   bound_.assign(key);  // it may be a view of key() or value()
-  if (JumpInPlace(inclusive)) return;
   if (!Load(tree::Seek::kAt, bound_)) return Fail(tree::Seek::kAt, false);
   const auto place = page_.FindByCall(bound_);
   at_ = place.index + (place.found && !inclusive ? 1 : 0);
@@ -35,13 +35,21 @@ void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusiv
 }
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
+template <class D, class Tree, Comparator Compare>
+void TreeCursor<D, Tree, Compare>::JumpBriefly(std::string_view key) HAKO_TRY {
+  bound_.assign(key);
+  if (!JumpInPlace()) JumpUpper(bound_, true);
+  jumps_briefly_ = true;
+}
+HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+
 // From the current slot on by steps that double, then by halves: most jumps are short.
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
   const unsigned prefix = page_.prefix_size();
-  if (key.size() < prefix || !sync::EqualBytes(key.data(), key_.data(), prefix)) return JumpUpper(key, true);
-  if (copy_.is_in_place && ++moves_in_place_ > kMovesInPlace && !CopyFromPlace()) return JumpUpper(key, true);
-  if (!copy_.is_in_place && copy_.HasChanged()) return JumpUpper(key, true);
+  if (key.size() < prefix || !sync::EqualBytes(key.data(), key_.data(), prefix)) return JumpFar(key);
+  if (copy_.is_in_place && ++moves_in_place_ > kMovesInPlace && !CopyFromPlace()) return JumpFar(key);
+  if (!copy_.is_in_place && copy_.HasChanged()) return JumpFar(key);
   const std::int32_t sought = View::HeadOf(key, page_.prefix_size());
   const auto is_below = [&](unsigned i) {
     const std::int32_t head = page_.head(i);
@@ -49,7 +57,7 @@ void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
   };
   const unsigned last = page_.count() - 1;
   if (is_below(last)) {
-    if (copy_.is_in_place || !IsBelowLeafEnd(key)) return JumpUpper(key, true);
+    if (copy_.is_in_place || !IsBelowLeafEnd(key)) return JumpFar(key);
     at_ = page_.count();
   } else if (is_below(at_)) {  // the current record is not above the key
     unsigned below = at_, end = at_ + 1;
@@ -63,7 +71,7 @@ void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
   }
   if (!copy_.is_in_place) return StepForward();
   bound_.assign(key);
-  if (!TakeInPlace()) JumpUpper(bound_, true);
+  if (!TakeInPlace()) JumpFar(bound_);
 }
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 

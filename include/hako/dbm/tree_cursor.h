@@ -1,7 +1,6 @@
 // The iterator of the tree DBMs: in key order, both ways.
 //
-// It copies one leaf at a time and reads the copy, so it holds no lock and stops no writer. For the
-// first moves after a jump it reads the leaf in place: most jumps are followed by few moves. Unlike
+// It copies one leaf at a time and reads the copy, so it holds no lock and stops no writer. Unlike
 // LevelDB's iterator it is not a snapshot: like LMDB's cursor it shows the database as it is at
 // each move.
 //   - A record that exists from the first move to the last is visited exactly once, in order.
@@ -46,7 +45,7 @@ template <class D, class Tree, Comparator Compare>
 class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   using View = typename Tree::View;
   static constexpr std::size_t kAheadMax = 512;  // bytes per record
-  static constexpr unsigned kMovesInPlace = 8;   // of a leaf, before it is copied
+  static constexpr unsigned kMovesInPlace = 2;   // of a leaf, before it is copied
 
  public:
   // Call MakeIterator of the database instead.
@@ -61,7 +60,10 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void Jump(std::string_view key) { JumpUpper(key, true); }
   // Moves to the first record after `key`, or at `key` if inclusive.
   void JumpUpper(std::string_view key, bool inclusive = false);
-  // As Jump, to a key that is not before the current record; faster where both are in one leaf.
+  // As Jump, where few moves follow: the first of them, by Next and JumpAhead, read the leaf in place, and it
+  // is not copied before there are more. For many moves Jump is faster, as a copy loads the leaf's lines together.
+  void JumpBriefly(std::string_view key);
+  // As the jump before it, to a key that is not before the current record; faster where both are in one leaf.
   // REQUIRES: Valid()
   void JumpAhead(std::string_view key);
   // About how many records from the current one on are below `key`. REQUIRES: Valid()
@@ -112,13 +114,13 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     sync::LoadShared(Room(page_.prefix_size()), page_.prefix().data(), page_.prefix_size());
     return true;
   }
-  // Shows the record at or after bound_, or after it, in its leaf in place. False if the leaf must be copied
-  // instead, as a writer interferes or as only its fences tell whether it has the key.
-  bool JumpInPlace(bool inclusive) {
+  // Shows the record at or after bound_ in its leaf in place. False if the leaf must be copied instead, as a
+  // writer interferes or as only its fences tell whether it has the key.
+  bool JumpInPlace() {
     if (!View::kBytewise || expiry_ != nullptr) return false;
     if (!Load(tree::Seek::kAt, bound_, false, true)) return false;
     const auto place = page_.FindByCall(bound_);
-    at_ = place.index + (place.found && !inclusive ? 1 : 0);
+    at_ = place.index;
     moves_in_place_ = 0;
     return (at_ > 0 || place.found) && TakeInPlace();
   }
@@ -136,6 +138,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     valid_ = copy_.IsCurrent();
     return valid_;
   }
+  void JumpFar(std::string_view key) { jumps_briefly_ ? JumpBriefly(key) : JumpUpper(key, true); }
   // Ends the time of the present leaf in place.
   bool CopyFromPlace() {
     const bool good = copy_.CopyFromPlace();
@@ -279,6 +282,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   const char* ahead_ = nullptr;  // next part of the neighbour leaf to prefetch
   std::size_t ahead_step_ = 0;
   unsigned moves_in_place_ = 0;
+  bool jumps_briefly_ = false;
   std::string_view key_, value_;
   std::string key_bytes_;  // begins with the page's prefix
   std::string long_value_;

@@ -27,7 +27,8 @@ namespace hako::table {
 class StoreCursor {
  public:
   virtual ~StoreCursor() = default;
-  virtual void Jump(std::string_view key) = 0;       // to the first record at or after the key
+  virtual void Jump(std::string_view key) = 0;  // to the first record at or after the key
+  virtual void JumpBriefly(std::string_view key) = 0;
   virtual void JumpAhead(std::string_view key) = 0;  // the same, not before the present record. REQUIRES: Valid()
   // About how many records from the present one on are below the key. REQUIRES: Valid()
   virtual std::uint64_t CountAbout(std::string_view key) = 0;
@@ -94,6 +95,10 @@ class TreeStoreCursor final : public StoreCursor {
   explicit TreeStoreCursor(D& db) : it_(db.MakeIterator()) {}
   void Jump(std::string_view key) override {
     it_.Jump(key);
+    Show();
+  }
+  void JumpBriefly(std::string_view key) override {
+    it_.JumpBriefly(key);
     Show();
   }
   void JumpAhead(std::string_view key) override {
