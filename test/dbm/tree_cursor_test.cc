@@ -1,8 +1,10 @@
 // Changes that an iterator of a tree sees while it is on a leaf.
+#include <atomic>
 #include <concepts>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "dbm/shared_databases.h"
@@ -100,6 +102,34 @@ TYPED_TEST(TreeCursorTest, SeesChangesOfItsThreadBeforeEachMoveAfterAJump) {
       ASSERT_THAT(this->db_->Set(key_of(i + 1), "old"), IsOk());
     }
   }
+}
+
+TYPED_TEST(TreeCursorTest, ShowsWholeRecordsInOrderAfterAShortJumpBesideAWriter) {
+  const auto key_of = [](unsigned i) { return "k" + std::to_string(1000 + i % 500); };
+  const auto value_of = [](const std::string& key, unsigned i) { return key + ":" + std::string(i % 7 * 5, 'v'); };
+  std::atomic<bool> ends = false;
+  std::thread writer([&] {
+    for (unsigned i = 0; i < 30'000; ++i) {
+      const std::string key = key_of(i * 7919);
+      EXPECT_TRUE(i % 4 == 3 ? this->db_->Remove(key).code() != absl::StatusCode::kDataLoss : this->db_->Set(key, value_of(key, i)).ok());
+    }
+    ends = true;
+  });
+  auto it = this->db_->MakeIterator();
+  for (unsigned i = 0; !ends && !this->HasFailure(); ++i) {
+    std::string least = key_of(i * 31);
+    it.JumpBriefly(least);
+    for (unsigned move = 0; move < 6 && it.Valid(); ++move) {
+      const std::string key(it.key());
+      EXPECT_GE(key, least);
+      EXPECT_THAT(it.value(), testing::StartsWith(key + ":"));
+      EXPECT_EQ((it.value().size() - key.size() - 1) % 5, 0u);
+      least = (i + move) % 3 == 0 ? key + "a" : key + '\0';
+      (i + move) % 3 == 0 ? it.JumpAhead(least) : it.Next();
+    }
+    EXPECT_THAT(it.status(), IsOk());
+  }
+  writer.join();
 }
 
 TYPED_TEST(TreeCursorTest, SeesARecordAddedAfterTheLastOne) {
