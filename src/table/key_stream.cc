@@ -4,15 +4,27 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/endian.h"
 
 namespace hako::table {
+namespace {
+
+int OrderOf(std::string_view a, std::string_view b) {
+  if (a.size() >= 8 && b.size() >= 8) {
+    const std::uint64_t x = LoadBigEndian(a.data()), y = LoadBigEndian(b.data());
+    if (x != y) return x < y ? -1 : 1;
+  }
+  return a.compare(b);
+}
+
+}  // namespace
 
 bool RangeStream::Next() {
   if (!is_started_) {
     is_started_ = true;
     cursor_.emplace(core_);
     if (!is_reversed_)
-      cursor().Jump(range_.from);
+      range_.key_at != 0 ? cursor().JumpBriefly(range_.from) : cursor().Jump(range_.from);
     else
       cursor().JumpBelow(range_.to.empty() ? std::string_view("\xff\xff") : std::string_view(range_.to));
   } else if (!cursor().Valid()) {
@@ -24,9 +36,12 @@ bool RangeStream::Next() {
 }
 
 bool RangeStream::Seek(std::string_view key) {
-  target_.assign(range_.from, 0, range_.index == nullptr ? 1 : range_.key_at).append(key);
+  const std::size_t begin = range_.index == nullptr ? 1 : range_.key_at;
+  if (target_.empty()) target_.assign(range_.from, 0, begin);
+  target_.resize(begin);
+  target_.append(key);
   if (!is_started_) cursor_.emplace(core_);
-  is_started_&& cursor().Valid() ? cursor().JumpAhead(target_) : cursor().Jump(target_);
+  is_started_&& cursor().Valid() ? cursor().JumpAhead(target_) : cursor().JumpBriefly(target_);
   is_started_ = true;
   return Show();
 }
@@ -64,7 +79,7 @@ bool RangeStream::Show() {
 bool IntersectionStream::Start() {
   static constexpr std::size_t kPartsMax = 3;
   is_started_ = true;
-  std::vector<std::pair<std::size_t, std::unique_ptr<KeyStream>>> by_size;
+  std::vector<std::pair<std::uint64_t, std::unique_ptr<KeyStream>>> by_size;
   for (auto& part : parts_) {
     if (!part->Next()) {  // of an empty part nothing is in all
       status_ = part->status();
@@ -81,12 +96,18 @@ bool IntersectionStream::Start() {
   return true;
 }
 
+// The smallest part and the next one alternate, as their keys are the farthest apart: the others are only
+// moved to keys that all before them have.
 bool IntersectionStream::Agree() {
-  for (std::size_t agreed = 1, i = 1; agreed < parts_.size(); i = i + 1 == parts_.size() ? 0 : i + 1) {
-    KeyStream& part = *parts_[i];
-    const std::string_view wanted = parts_[i == 0 ? parts_.size() - 1 : i - 1]->key();
-    if (part.key() < wanted && !part.Seek(wanted)) return false;
-    agreed = part.key() == wanted ? agreed + 1 : 1;
+  for (std::size_t i = 1; i < parts_.size();) {
+    const std::string_view wanted = parts_[0]->key();
+    int order = OrderOf(parts_[i]->key(), wanted);
+    if (order < 0) {
+      if (!parts_[i]->Seek(wanted)) return false;
+      order = OrderOf(parts_[i]->key(), wanted);
+    }
+    if (order > 0 && !parts_[0]->Seek(parts_[i]->key())) return false;
+    i = order > 0 ? 1 : i + 1;
   }
   key_ = parts_[0]->key();
   return true;

@@ -114,7 +114,6 @@ Access Planner::AllRows() {
 
 StatusOr<Plan> Planner::Make() {
   HAKO_RETURN_IF_ERROR(wanted_.where->status());
-  HAKO_ASSIGN_OR_RETURN(num_rows_, core_.CountRows());
   Nodes conjuncts;
   if (const NodeRef& node = wanted_.where->node(); node != nullptr) {
     if (node->op == Op::kAnd)
@@ -123,9 +122,9 @@ StatusOr<Plan> Planner::Make() {
       conjuncts.push_back(node);
   }
   Plan plan;
-  plan.num_rows = num_rows_;
   const bool by_key = wanted_.order_column == ColumnId::kKey;
   std::optional<Access> best = Best(conjuncts, true);
+  if (wanted_.explains) plan.num_rows = NumRows();
   HAKO_RETURN_IF_ERROR(status_);
   plan.access = best ? *std::move(best) : AllRows();
   plan.is_exact = conjuncts.size() <= 64 &&
@@ -154,7 +153,18 @@ bool Planner::IsUsable(const Index& index, const Nodes& conjuncts) {
   });
 }
 
+std::uint64_t Planner::NumRows() {
+  const StatusOr<std::uint64_t> count = core_.CountRows();
+  if (!count.ok()) status_ = count.status();
+  return count.value_or(0);
+}
+
+void Planner::AddText(const Node& node, std::string* text) const {
+  if (wanted_.explains) absl::StrAppend(text, text->empty() ? "" : " and ", TextOf(node));
+}
+
 void Planner::AddKeyAccess(const Nodes& conjuncts, std::vector<Access>* candidates) {
+  if (std::none_of(conjuncts.begin(), conjuncts.end(), [](const NodeRef& node) { return node->is_key; })) return;
   Access access;
   access.range.from.assign(1, kRowSpace);
   access.range.to.assign(1, kRowSpace + 1);
@@ -166,7 +176,8 @@ void Planner::AddKeyAccess(const Nodes& conjuncts, std::vector<Access>* candidat
       std::sort(keys.begin(), keys.end());
       keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
       std::erase_if(keys, [](const std::string& key) { return key.size() > TableLimits::kKeySize; });
-      Access list{.kind = Access::Kind::kList, .text = Text(*node), .is_sorted = true};
+      Access list{.kind = Access::Kind::kList, .is_sorted = true};
+      AddText(*node, &list.text);
       list.keys = node->keys ? node->keys : std::make_shared<const std::vector<std::string>>(std::move(keys));
       list.count = list.keys->size();
       list.is_single = list.keys->size() <= 1;
@@ -183,7 +194,7 @@ void Planner::AddKeyAccess(const Nodes& conjuncts, std::vector<Access>* candidat
       access.range.to = std::min(access.range.to, bound(0, node->op == Op::kLessEqual));
     if (node->op == Op::kBetween) access.range.to = std::min(access.range.to, bound(1, true));
     if (is_begins) access.range.to = std::min(access.range.to, EndOf(bound(0, false)));
-    absl::StrAppend(&access.text, access.text.empty() ? "" : " and ", Text(*node));
+    AddText(*node, &access.text);
     access.is_sorted = true;
   }
   if (!access.is_sorted) return;
@@ -206,7 +217,7 @@ void Planner::AddIndexAccess(const Index& index, const Nodes& conjuncts, std::ve
     has_null = has_null || node->op == Op::kIsNull;
     prefix += part;
     access.exact |= BitOf(conjuncts, *node);
-    absl::StrAppend(&access.text, access.text.empty() ? "" : " and ", Text(*node));
+    AddText(*node, &access.text);
   }
   access.range.index = &index;
   Bounds bounds;
@@ -216,8 +227,9 @@ void Planner::AddIndexAccess(const Index& index, const Nodes& conjuncts, std::ve
       if (!Narrow(*node, index.parts()[num_equal].kind, &bounds)) continue;
       bounds.is_given = true;
       access.exact |= BitOf(conjuncts, *node);
-      absl::StrAppend(&access.text, access.text.empty() ? "" : " and ", Text(*node));
+      AddText(*node, &access.text);
     }
+    if (num_equal == 0 && !bounds.is_given && !IsOrder(index, 0)) return;
   } else {
     access.is_single = index.is_unique() && !has_null;
     access.is_sorted = !access.is_single;
@@ -315,7 +327,7 @@ std::optional<Access> Planner::Best(const Nodes& conjuncts, bool is_whole) {
   }
   AddWordAccess(conjuncts, &candidates);
   for (Access& candidate : candidates) {
-    if (candidate.is_single) return candidate;
+    if (candidate.is_single) return std::move(candidate);
   }
   if (wanted_.order_column == ColumnId::kKey && !ordered) {
     ordered = AllRows();
@@ -325,7 +337,7 @@ std::optional<Access> Planner::Best(const Nodes& conjuncts, bool is_whole) {
   }
   const bool takes_order = is_whole && ordered && wanted_.rows;
   if (takes_order) {
-    const std::uint64_t budget = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(*wanted_.rows) * static_cast<double>(num_rows_)));
+    const std::uint64_t budget = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(*wanted_.rows) * static_cast<double>(NumRows())));
     const auto is_same = [&](const Access& other) {
       return other.range.from == ordered->range.from && other.range.to == ordered->range.to;
     };
@@ -333,11 +345,12 @@ std::optional<Access> Planner::Best(const Nodes& conjuncts, bool is_whole) {
     std::erase_if(others, is_same);
     if (others.empty() || !Race(others, budget)) return ordered;
   }
-  if (candidates.size() == 1 && (candidates[0].is_sorted || (is_whole && wanted_.rows && !wanted_.order_column))) return candidates[0];
+  if (candidates.size() == 1 && (candidates[0].is_sorted || (is_whole && wanted_.rows && !wanted_.order_column)))
+    return std::move(candidates[0]);
   const auto is_list = [](const Access& access) { return access.is_sorted && access.range.index != nullptr; };
   if (!candidates.empty() && std::all_of(candidates.begin(), candidates.end(), is_list)) return Intersect(candidates, 0);
   if (!candidates.empty()) {
-    const auto smallest = Race(candidates, num_rows_ / kScanPart + 64);
+    const auto smallest = Race(candidates, NumRows() / kScanPart + 64);
     if (smallest) return Intersect(candidates, *smallest);
     const auto listed = std::find_if(candidates.begin(), candidates.end(), is_list);
     if (listed != candidates.end()) return Intersect(candidates, static_cast<std::size_t>(listed - candidates.begin()));

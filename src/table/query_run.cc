@@ -139,7 +139,17 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
   return keys_.empty() ? absl::OkStatus() : FetchRows(std::exchange(keys_, {}), look, &goes_on);
 }
 
+Status QueryRun::FetchRow(std::string_view key, ShowRef show, bool* goes_on) {
+  if (rows_.empty()) rows_.resize(1);
+  const Status status = core_.store->FetchTo(RowKey(key), &rows_[0]);
+  if (!status.ok() && !absl::IsNotFound(status)) return status;
+  if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(status.ok() ? rows_[0].size() : 0)) return QueryEffort::Error();
+  if (status.ok()) *goes_on = show(key, RowView(rows_[0], &core_.catalogue.names()));
+  return absl::OkStatus();
+}
+
 Status QueryRun::FetchRows(std::span<const std::string> keys, ShowRef show, bool* goes_on) {
+  if (keys.size() == 1) return FetchRow(keys[0], show, goes_on);
   std::vector<std::string> row_keys;
   std::vector<std::string_view> views;
   for (const std::string& key : keys) row_keys.push_back(RowKey(key));

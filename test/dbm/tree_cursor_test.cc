@@ -1,8 +1,10 @@
 // Changes that an iterator of a tree sees while it is on a leaf.
+#include <atomic>
 #include <concepts>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "dbm/shared_databases.h"
@@ -59,18 +61,75 @@ TYPED_TEST(TreeCursorTest, JumpsAheadAsJumpDoes) {
   auto ahead = this->db_->MakeIterator(), jump = this->db_->MakeIterator();
   for (int from = 0; from < 3000; from += 301) {
     for (int to = from; to < 3000; to += 1 + (to - from) / 3) {
-      ahead.Jump(key_of(from));
+      to % 2 == 0 ? ahead.Jump(key_of(from)) : ahead.JumpBriefly(key_of(from));
       ASSERT_TRUE(ahead.Valid());
       if (std::string_view(key_of(to)) < ahead.key()) continue;
-      const std::size_t in_leaf = ahead.CountInLeaf(key_of(to));
+      const std::uint64_t about = ahead.CountAbout(key_of(to));
       ahead.JumpAhead(key_of(to));
       jump.Jump(key_of(to));
       ASSERT_EQ(ahead.key(), jump.key()) << from << " to " << to;
-      ASSERT_LE(in_leaf, static_cast<std::size_t>(to - from) / 3 + 1);
+      const auto count = static_cast<std::uint64_t>((to - from + 2) / 3);
+      ASSERT_TRUE(about >= count / 4 && about <= 2 * count + 256) << about << " for " << count;
       EXPECT_EQ(ahead.value(), jump.value());
     }
   }
   EXPECT_EQ(this->Rest(ahead).back(), "h");
+}
+
+// For more moves than a cursor reads its leaf in place, and more than a leaf has records.
+TYPED_TEST(TreeCursorTest, SeesChangesOfItsThreadBeforeEachMoveAfterAJump) {
+  const auto key_of = [](int i) { return "k" + std::to_string(1000 + i); };
+  for (int i = 0; i < 1000; ++i) ASSERT_THAT(this->db_->Set(key_of(i), "old"), IsOk());
+  for (const bool jumps : {false, true}) {
+    auto it = this->db_->MakeIterator();
+    it.JumpBriefly(key_of(0));
+    for (int i = 0; i < 990; i += 3) {
+      const std::string seen(it.value()), value = "value " + std::to_string(i);
+      ASSERT_EQ(it.key(), key_of(i));
+      ASSERT_THAT(it.Set("other"), IsOk());
+      ASSERT_EQ(it.value(), seen) << "until the next move";
+      ASSERT_THAT(this->db_->Set(key_of(i) + "x", value), IsOk());
+      jumps ? it.JumpAhead(key_of(i) + "a") : it.Next();
+      ASSERT_TRUE(it.Valid()) << i;
+      ASSERT_EQ(it.key(), key_of(i) + "x");
+      ASSERT_EQ(it.value(), value);
+      if (i % 2 == 0) ASSERT_THAT(this->db_->Remove(key_of(i + 1)), IsOk());
+      ASSERT_THAT(this->db_->Remove(key_of(i) + "x"), IsOk());
+      ASSERT_EQ(it.key(), key_of(i) + "x") << "until the next move";
+      jumps ? it.JumpAhead(key_of(i) + "y") : it.Next();
+      ASSERT_EQ(it.key(), key_of(i % 2 == 0 ? i + 2 : i + 1));
+      i % 5 == 0 ? it.JumpBriefly(key_of(i + 3)) : it.JumpAhead(key_of(i + 3));
+      ASSERT_THAT(this->db_->Set(key_of(i + 1), "old"), IsOk());
+    }
+  }
+}
+
+TYPED_TEST(TreeCursorTest, ShowsWholeRecordsInOrderAfterAShortJumpBesideAWriter) {
+  const auto key_of = [](unsigned i) { return "k" + std::to_string(1000 + i % 500); };
+  const auto value_of = [](const std::string& key, unsigned i) { return key + ":" + std::string(i % 7 * 5, 'v'); };
+  std::atomic<bool> ends = false;
+  std::thread writer([&] {
+    for (unsigned i = 0; i < 30'000; ++i) {
+      const std::string key = key_of(i * 7919);
+      EXPECT_TRUE(i % 4 == 3 ? this->db_->Remove(key).code() != absl::StatusCode::kDataLoss : this->db_->Set(key, value_of(key, i)).ok());
+    }
+    ends = true;
+  });
+  auto it = this->db_->MakeIterator();
+  for (unsigned i = 0; !ends && !this->HasFailure(); ++i) {
+    std::string least = key_of(i * 31);
+    it.JumpBriefly(least);
+    for (unsigned move = 0; move < 6 && it.Valid(); ++move) {
+      const std::string key(it.key());
+      EXPECT_GE(key, least);
+      EXPECT_THAT(it.value(), testing::StartsWith(key + ":"));
+      EXPECT_EQ((it.value().size() - key.size() - 1) % 5, 0u);
+      least = (i + move) % 3 == 0 ? key + "a" : key + '\0';
+      (i + move) % 3 == 0 ? it.JumpAhead(least) : it.Next();
+    }
+    EXPECT_THAT(it.status(), IsOk());
+  }
+  writer.join();
 }
 
 TYPED_TEST(TreeCursorTest, SeesARecordAddedAfterTheLastOne) {

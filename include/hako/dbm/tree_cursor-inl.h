@@ -25,6 +25,7 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusive) HAKO_TRY {
+  jumps_briefly_ = false;
   bound_.assign(key);  // it may be a view of key() or value()
   if (!Load(tree::Seek::kAt, bound_)) return Fail(tree::Seek::kAt, false);
   const auto place = page_.FindByCall(bound_);
@@ -34,27 +35,43 @@ void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusiv
 }
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
+template <class D, class Tree, Comparator Compare>
+void TreeCursor<D, Tree, Compare>::JumpBriefly(std::string_view key) HAKO_TRY {
+  bound_.assign(key);
+  if (!JumpInPlace()) JumpUpper(bound_, true);
+  jumps_briefly_ = true;
+}
+HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+
 // From the current slot on by steps that double, then by halves: most jumps are short.
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
-  if (!IsBelowLeafEnd(key) || copy_.HasChanged() || page_.guarded()) return JumpUpper(key, true);
+  const unsigned prefix = page_.prefix_size();
+  if (key.size() < prefix || !sync::EqualBytes(key.data(), key_.data(), prefix)) return JumpFar(key);
+  if (copy_.is_in_place && ++moves_in_place_ > kMovesInPlace && !CopyFromPlace()) return JumpFar(key);
+  if (!copy_.is_in_place && copy_.HasChanged()) return JumpFar(key);
   const std::int32_t sought = View::HeadOf(key, page_.prefix_size());
   const auto is_below = [&](unsigned i) {
     const std::int32_t head = page_.head(i);
     return head != sought ? head < sought : page_.Order(i, key) < 0;
   };
-  unsigned below = at_, step = 1;  // the current record is not above the key
-  if (at_ < page_.count() && is_below(at_)) {
-    unsigned end = at_ + 1;
-    for (; end < page_.count() && is_below(end); step *= 2) below = std::exchange(end, end + step);
-    end = std::min(end, page_.count());
+  const unsigned last = page_.count() - 1;
+  if (is_below(last)) {
+    if (copy_.is_in_place || !IsBelowLeafEnd(key)) return JumpFar(key);
+    at_ = page_.count();
+  } else if (is_below(at_)) {  // the current record is not above the key
+    unsigned below = at_, end = at_ + 1;
+    for (unsigned step = 1; end < last && is_below(end); step *= 2) below = std::exchange(end, end + step);
+    end = std::min(end, last);
     while (below + 1 < end) {
       const unsigned middle = (below + end) / 2;
       (is_below(middle) ? below : end) = middle;
     }
     at_ = end;
   }
-  StepForward();
+  if (!copy_.is_in_place) return StepForward();
+  bound_.assign(key);
+  if (!TakeInPlace()) JumpFar(bound_);
 }
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
@@ -74,7 +91,9 @@ template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::Next() HAKO_TRY {
   ++at_;
   if (copy_.HasChanged()) [[unlikely]] {
-    if (!Reload(tree::Seek::kAt)) return Fail(tree::Seek::kAt, false);
+    if (copy_.is_in_place && NextInPlace()) return;
+    if (copy_.HasChanged() && !Reload(tree::Seek::kAt)) [[unlikely]]
+      return Fail(tree::Seek::kAt, false);
   }
   StepForwardInline();
 }

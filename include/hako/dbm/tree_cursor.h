@@ -45,6 +45,7 @@ template <class D, class Tree, Comparator Compare>
 class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   using View = typename Tree::View;
   static constexpr std::size_t kAheadMax = 512;  // bytes per record
+  static constexpr unsigned kMovesInPlace = 2;   // of a leaf, before it is copied
 
  public:
   // Call MakeIterator of the database instead.
@@ -59,15 +60,14 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void Jump(std::string_view key) { JumpUpper(key, true); }
   // Moves to the first record after `key`, or at `key` if inclusive.
   void JumpUpper(std::string_view key, bool inclusive = false);
-  // As Jump, to a key that is not before the current record; faster where both are in one leaf.
+  // As Jump, where few moves follow: the first of them, by Next and JumpAhead, read the leaf in place, and it
+  // is not copied before there are more. For many moves Jump is faster, as a copy loads the leaf's lines together.
+  void JumpBriefly(std::string_view key);
+  // As the jump before it, to a key that is not before the current record; faster where both are in one leaf.
   // REQUIRES: Valid()
   void JumpAhead(std::string_view key);
-  // The number of records from the current one on that are below `key` in the leaf of the current one.
-  // REQUIRES: Valid()
-  std::size_t CountInLeaf(std::string_view key) {
-    const unsigned end = IsBelowLeafEnd(key) ? page_.FindByCall(key).index : page_.count();
-    return end > at_ ? end - at_ : 0;
-  }
+  // About how many records from the current one on are below `key`. REQUIRES: Valid()
+  std::uint64_t CountAbout(std::string_view key) const { return tree_->CountAbout(key_, key); }
   // Moves to the last record before `key`, or at `key` if inclusive (RocksDB's SeekForPrev).
   void JumpLower(std::string_view key, bool inclusive = false);
 
@@ -98,20 +98,64 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     return (tail.edges & format::PageTail::kNoHigh) != 0 || Compare::Compare(key, page_.high(tail)) < 0;
   }
 
-  [[gnu::noinline]] bool Load(tree::Seek seek, std::string_view key, bool goes_on = false) {
+  [[gnu::noinline]] bool Load(tree::Seek seek, std::string_view key, bool goes_on = false, bool in_place = false) {
     if (!goes_on) status_ = absl::OkStatus();
     if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
     if (Status open = database_->CheckOpen(); !open.ok()) [[unlikely]] {
       status_ = std::move(open);
       return false;
     }
+    copy_.is_in_place = in_place;
     if (Status status = tree_->ReadLeaf(seek, key, &copy_, goes_on); !status.ok()) {
       status_ = std::move(status);
       return false;
     }
     page_ = copy_.view();
-    page_.prefix().copy(Room(page_.prefix().size()), std::string::npos);
+    sync::LoadShared(Room(page_.prefix_size()), page_.prefix().data(), page_.prefix_size());
     return true;
+  }
+  // Shows the record at or after bound_ in its leaf in place. False if the leaf must be copied instead, as a
+  // writer interferes or as only its fences tell whether it has the key.
+  bool JumpInPlace() {
+    if (!View::kBytewise || expiry_ != nullptr) return false;
+    if (!Load(tree::Seek::kAt, bound_, false, true)) return false;
+    const auto place = page_.FindByCall(bound_);
+    at_ = place.index;
+    moves_in_place_ = 0;
+    return (at_ > 0 || place.found) && TakeInPlace();
+  }
+  // Shows slot at_ of a leaf in place. False if it can not, or not for sure; key() is lost then.
+  [[gnu::noinline]] bool TakeInPlace() {
+    if (at_ >= page_.count()) return false;
+    const char* const cell = page_.cell(at_);
+    if (cell < page_.base() || cell + sizeof(std::uint64_t) > page_.end()) return false;
+    const format::Cell sizes = View::Decode(cell);
+    if (sizes.is_long || cell + sizes.Size(View::kInlined) > page_.end()) return false;
+    char* const bytes = Room(page_.prefix_size() + sizes.suffix + sizes.value);
+    key_ = {bytes, page_.CopyKeyAfterPrefix(at_, cell, sizes, bytes)};
+    value_ = {bytes + key_.size(), sizes.value};
+    sync::LoadShared(bytes + key_.size(), cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
+    valid_ = copy_.IsCurrent();
+    return valid_;
+  }
+  void JumpFar(std::string_view key) { jumps_briefly_ ? JumpBriefly(key) : JumpUpper(key, true); }
+  // Ends the time of the present leaf in place.
+  bool CopyFromPlace() {
+    const bool good = copy_.CopyFromPlace();
+    page_ = copy_.view();
+    LookAhead(page_.count() - at_);
+    return good;
+  }
+  // Moves to slot at_ of a leaf in place. False if the leaf was copied, or must be loaded again.
+  [[gnu::noinline]] bool NextInPlace() {
+    if (++moves_in_place_ > kMovesInPlace || at_ >= page_.count()) {
+      (void)CopyFromPlace();
+      return false;
+    }
+    bound_.assign(key_);
+    if (TakeInPlace()) return true;
+    key_ = bound_;
+    return false;
   }
 
   // Copies the leaf again, or its successor after a split or merge, for a move from the current
@@ -237,6 +281,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   bool valid_ = false;
   const char* ahead_ = nullptr;  // next part of the neighbour leaf to prefetch
   std::size_t ahead_step_ = 0;
+  unsigned moves_in_place_ = 0;
+  bool jumps_briefly_ = false;
   std::string_view key_, value_;
   std::string key_bytes_;  // begins with the page's prefix
   std::string long_value_;

@@ -30,7 +30,7 @@ class KeyStream {
   // REQUIRES: sorted
   virtual bool Seek(std::string_view key) = 0;
   // About how many keys are left, as far as that is known. REQUIRES: Next has returned true
-  virtual std::size_t SizeHint() { return ~std::size_t{0}; }
+  virtual std::uint64_t SizeHint() { return ~std::uint64_t{0}; }
   // The error that ended the stream.
   virtual Status status() const { return absl::OkStatus(); }
   // For a union: whether a row that it shows is to be taken, as no other part shows it too.
@@ -54,12 +54,12 @@ struct RecordRange {
 
 class RangeStream final : public KeyStream {
  public:
-  // `effort`: of each record; nullptr: unbounded
-  RangeStream(TableCore& core, RecordRange range, bool is_reversed, QueryEffort* effort = nullptr)
-      : core_(core), range_(std::move(range)), effort_(effort), is_reversed_(is_reversed) {}
+  // `range` must outlive the stream. `effort`: of each record; nullptr: unbounded
+  RangeStream(TableCore& core, const RecordRange& range, bool is_reversed, QueryEffort* effort = nullptr)
+      : core_(core), range_(range), effort_(effort), is_reversed_(is_reversed) {}
   bool Next() override;
   bool Seek(std::string_view key) override;
-  std::size_t SizeHint() override { return cursor().CountNear(range_.to); }
+  std::uint64_t SizeHint() override { return cursor().CountAbout(range_.to); }
   Status status() const override { return status_.ok() && cursor_ ? (*cursor_)->status() : status_; }
 
  private:
@@ -67,7 +67,7 @@ class RangeStream final : public KeyStream {
   StoreCursor& cursor() { return **cursor_; }
 
   TableCore& core_;
-  RecordRange range_;
+  const RecordRange& range_;
   QueryEffort* const effort_;
   std::optional<PooledCursor> cursor_;  // from the first move on: a union may have very many streams
   const bool is_reversed_;

@@ -68,7 +68,7 @@ struct Plan {
   bool is_ordered = false;     // it gives the order that is wanted
   bool is_exact = false;       // it has exactly the rows that meet the condition
   bool is_covered = false;     // the index has all columns that are needed
-  std::uint64_t num_rows = 0;  // of the table
+  std::uint64_t num_rows = 0;  // of the table, if the plan has texts
 };
 
 class Planner {
@@ -90,20 +90,20 @@ class Planner {
   void AddWordAccess(const Nodes& conjuncts, std::vector<Access>* candidates);
   bool IsUsable(const Index& index, const Nodes& conjuncts);
   bool IsOrder(const Index& index, std::size_t num_equal) const;
-  std::string Text(const Node& node) const { return wanted_.explains ? TextOf(node) : std::string(); }
+  void AddText(const Node& node, std::string* text) const;
   static std::string TextOf(const Node& node);
   static Access AllRows();
+  std::uint64_t NumRows();
   // The smallest candidate, if it has at most `budget` entries.
   std::optional<std::size_t> Race(std::vector<Access>& candidates, std::uint64_t budget);
   Access Intersect(std::vector<Access>& candidates, std::size_t smallest);
 
   TableCore& core_;
   const Wanted& wanted_;
-  std::uint64_t num_rows_ = 0;
   Status status_;
 };
 
-// The stream of an access.
+// The stream of an access, which must outlive it.
 std::unique_ptr<KeyStream> MakeStream(TableCore& core, const Access& access, bool is_reversed, QueryEffort* effort);
 // The plan as text, a line a step.
 std::string PlanText(const Plan& plan, const Wanted& wanted);

@@ -47,8 +47,9 @@ class QueryRun {
   bool IsBefore(const Item& a, const Item& b) const { return wanted_.is_descending ? b < a : a < b; }
   // Shows the rows of the stream that meet the condition, until `show` returns false.
   Status Scan(KeyStream& stream, ShowRef show);
-  // The same of keys that were collected.
-  Status FetchRows(std::span<const std::string> keys, FunctionRef<bool(std::string_view, const RowView&)> show, bool* goes_on);
+  // The same of a key, and of keys that were collected.
+  Status FetchRow(std::string_view key, ShowRef show, bool* goes_on);
+  Status FetchRows(std::span<const std::string> keys, ShowRef show, bool* goes_on);
   Status Sort(std::vector<Item>* items);
   Status EachSorted(Query::Visit visit);
 

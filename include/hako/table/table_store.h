@@ -27,10 +27,11 @@ namespace hako::table {
 class StoreCursor {
  public:
   virtual ~StoreCursor() = default;
-  virtual void Jump(std::string_view key) = 0;       // to the first record at or after the key
+  virtual void Jump(std::string_view key) = 0;  // to the first record at or after the key
+  virtual void JumpBriefly(std::string_view key) = 0;
   virtual void JumpAhead(std::string_view key) = 0;  // the same, not before the present record. REQUIRES: Valid()
-  // Records from the present one on that are below the key and close by; REQUIRES: Valid()
-  virtual std::size_t CountNear(std::string_view key) = 0;
+  // About how many records from the present one on are below the key. REQUIRES: Valid()
+  virtual std::uint64_t CountAbout(std::string_view key) = 0;
   virtual void JumpBelow(std::string_view key) = 0;  // to the last record before the key
   virtual void Next() = 0;                           // REQUIRES: Valid()
   virtual void Previous() = 0;                       // REQUIRES: Valid()
@@ -96,11 +97,15 @@ class TreeStoreCursor final : public StoreCursor {
     it_.Jump(key);
     Show();
   }
+  void JumpBriefly(std::string_view key) override {
+    it_.JumpBriefly(key);
+    Show();
+  }
   void JumpAhead(std::string_view key) override {
     it_.JumpAhead(key);
     Show();
   }
-  std::size_t CountNear(std::string_view key) override { return it_.CountInLeaf(key); }
+  std::uint64_t CountAbout(std::string_view key) override { return it_.CountAbout(key); }
   void JumpBelow(std::string_view key) override {
     it_.JumpLower(key, false);
     Show();

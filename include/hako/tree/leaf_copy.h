@@ -14,33 +14,56 @@
 namespace hako::tree {
 
 // A leaf as it was at one moment. The memory is reused for the next leaf.
+//
+// In place, the bytes are those of the leaf itself: what is read of them counts only if IsCurrent()
+// holds afterwards. The line is a copy all the same, so the sizes of the page's parts are of one moment.
 template <Comparator Compare>
 class LeafCopy {
  public:
   using View = PageView<Compare>;
   LeafCopy() = default;
 
-  View view() { return View(*line_, bytes_.get()); }
+  View view() { return View(*line_, base_); }
   char* Reserve(std::size_t size) {
     if (line_ == nullptr) line_ = std::make_unique<format::PageLine>();
     if (size > size_) {
       bytes_ = std::make_unique_for_overwrite<char[]>(size);
       size_ = size;
     }
-    return bytes_.get();
+    return base_ = bytes_.get();
+  }
+  void UseInPlace(char* base) {
+    if (line_ == nullptr) line_ = std::make_unique<format::PageLine>();
+    base_ = base;
   }
   format::PageLine& line() { return *line_; }
 
   // The leaf's line, and its version at that moment. A leaf that is locked or evicted counts as
-  // unchanged.
+  // unchanged; one in place as changed.
   void NoteSource(std::uint32_t* version_word, std::uint32_t version) {
-    source_ = version_word;
-    version_ = version;
+    leaf_ = version_word;
+    leaf_version_ = version;
+    source_ = is_in_place ? &changed_ : leaf_;
+    version_ = is_in_place ? changed_ + 1 : version;
+  }
+  bool IsCurrent() const { return sync::VersionLock(*leaf_).IsCurrent(leaf_version_); }
+  // Copies a leaf that was in place. False if it is not current.
+  bool CopyFromPlace() {
+    char* const place = base_;
+    const unsigned size = line_->shape.size();
+    sync::LoadShared(Reserve(size), place, size);
+    is_in_place = !IsCurrent();
+    if (is_in_place) base_ = place;
+    NoteSource(leaf_, leaf_version_);
+    return !is_in_place;
   }
   HAKO_INLINE bool HasChanged() const {
     const std::uint32_t now = sync::VersionLock(*source_).ReadVersion();
     return now != version_ && (now & sync::VersionLock::kLocked) == 0;
   }
+
+  // Set before a leaf is read: whether its bytes are to stay in place.
+  bool is_in_place = false;
 
   // The scan that reads leaf after leaf into this copy, for a space that evicts pages.
   struct Scan {
@@ -62,12 +85,17 @@ class LeafCopy {
   Neighbour neighbour;
 
  private:
+  static inline constinit std::uint32_t changed_ = 0;  // a version that no copy has
+
   std::unique_ptr<char[]> bytes_;
+  char* base_ = nullptr;
   std::size_t size_ = 0;
   // Behind a pointer, so that views stay valid when the copy moves.
   std::unique_ptr<format::PageLine> line_;
-  std::uint32_t* source_ = nullptr;
+  std::uint32_t* source_ = nullptr;  // for HasChanged
   std::uint32_t version_ = 0;
+  std::uint32_t* leaf_ = nullptr;
+  std::uint32_t leaf_version_ = 0;
 };
 
 }  // namespace hako::tree

@@ -31,6 +31,35 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::CountRange(const Range& range)
   }
 }
 
+// Descends to both keys side by side. Pages may be changing at the same time: the result is only a hint.
+template <class Space, Comparator Compare>
+std::uint64_t PageTree<Space, Compare>::CountAbout(std::string_view from, std::string_view to) const {
+  static constexpr std::uint64_t kUsualSlots = 128;
+  Reached low{&root(), Lock(root().version).ReadVersion()}, high = low;
+  std::uint64_t pages = 0;  // from the low one to the high one
+  for (int level = static_cast<int>(View(memory_, root()).level());; --level) {
+    const View first(memory_, *low.line), last(memory_, *high.line);
+    const bool good = ((low.version | high.version) & Lock::kLocked) == 0 && static_cast<int>(first.level()) == level &&
+                      static_cast<int>(last.level()) == level;
+    if (!good) {
+      for (std::uint64_t keys = pages + 1;; keys *= kUsualSlots) {
+        if (level-- < 0) return keys;
+      }
+    }
+    const unsigned begin = level == 0 ? first.FindByCall(from).index : first.ChildForByCall(from);
+    const unsigned end = level == 0 ? last.FindByCall(to).index : last.ChildForByCall(to);
+    pages = pages == 0 ? std::max(begin, end) - begin : std::max(first.count(), begin) - begin + (pages - 1) * kUsualSlots + end;
+    if (level == 0) return pages;
+    const auto go_down = [&](Reached* at, const View& page, unsigned child) {
+      Line* const line = &LineOf(page.child(child));
+      const std::uint32_t version = Lock(line->version).ReadVersion();
+      *at = {line, Lock(at->line->version).IsCurrent(at->version) ? version : Lock::kLocked};
+    };
+    go_down(&low, first, begin);
+    go_down(&high, last, end);
+  }
+}
+
 template <class Space, Comparator Compare>
 StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& writer, const Range& range) {
   Copy copy;

@@ -44,8 +44,10 @@ template <class Space, Comparator Compare>
 bool PageTree<Space, Compare>::CopyPage(Line& line, std::uint32_t version, Copy* copy) const {
   const View page(memory_, line);
   const unsigned size = page.shape().size();
-  char* const bytes = copy->Reserve(size);
-  sync::LoadShared(bytes, page.base(), size);
+  if (copy->is_in_place)
+    copy->UseInPlace(page.base());
+  else
+    sync::LoadShared(copy->Reserve(size), page.base(), size);
   sync::LoadShared(reinterpret_cast<char*>(copy->line().hints), reinterpret_cast<const char*>(line.hints), sizeof(line.hints));
   copy->line().shape = page.shape();
   if (!Lock(line.version).IsCurrent(version)) return false;
@@ -76,7 +78,7 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
         if constexpr (!Space::kResident) {
           if (copy->scan.ahead != 0) space_.Demote(IdOf(*line));
         }
-        if (Space::kResident || HasSought(copy->view(), seek, key)) return absl::OkStatus();
+        if (Space::kResident || copy->is_in_place || HasSought(copy->view(), seek, key)) return absl::OkStatus();
         return absl::DataLossError(absl::StrCat("page ", IdOf(*line), ": fence keys do not match the parent"));
       }
       expected = static_cast<int>(page.level()) - 1;

@@ -145,6 +145,9 @@ class PageTree {
 
   // The number of keys in the range.
   StatusOr<std::uint64_t> CountRange(const Range& range) const;
+  // About how many keys are in [from, to): those between two leaves are guessed by the slots of the pages
+  // above. Reads nothing from a file.
+  std::uint64_t CountAbout(std::string_view from, std::string_view to) const;
   // Removes the records in the range, leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, const Range& range);
 
@@ -155,7 +158,8 @@ class PageTree {
   std::vector<std::string> Parts(unsigned parts) const;
 
   // Copies a leaf. With `goes_on`, the caller scans from leaf to leaf. Once the scan has missed
-  // kShortScan leaves, other threads read ahead of it, as many leaves as it has passed.
+  // kShortScan leaves, other threads read ahead of it, as many leaves as it has passed. Of a leaf that
+  // stays in place the caller checks that it has keys on both sides of the one sought.
   Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const;
 
   // After ReadLeaf has failed with DataLoss: the fence beyond the smallest unreadable part of the

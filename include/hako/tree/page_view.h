@@ -223,7 +223,7 @@ class PageView {
       if (std::min<std::size_t>(sizes.suffix, suffix) > kInlined) {
         const char* const rest = key.data() + prefix + kInlined;
         const std::size_t n = std::min<std::size_t>(sizes.suffix, suffix) - kInlined;
-        if (!sync::EqualShared(cell + sizes.header, rest, n)) return CompareShared(cell + sizes.header, rest, n);
+        if (const int order = CompareWords(cell + sizes.header, rest, n); order != 0) return order;
       }
       return static_cast<int>(sizes.suffix) - static_cast<int>(suffix);
     } else {
@@ -318,6 +318,14 @@ class PageView {
     std::uint32_t word;
     std::memcpy(&word, bytes, sizeof(word));
     return __builtin_bswap32(word);
+  }
+  // The same, inlined: for the rest of two keys that have the same head, which is short.
+  HAKO_INLINE static int CompareWords(const char* shared, const char* bytes, std::size_t size) {
+    for (; size >= sizeof(std::uint64_t); shared += 8, bytes += 8, size -= 8) {
+      const std::uint64_t a = __builtin_bswap64(sync::LoadSharedWord(shared)), b = LoadBigEndian(bytes);
+      if (a != b) return a < b ? -1 : 1;
+    }
+    return CompareShared(shared, bytes, size);
   }
   static int CompareShared(const char* shared, const char* bytes, std::size_t size) {
 #ifdef HAKO_TSAN
