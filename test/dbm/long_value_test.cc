@@ -2,11 +2,16 @@
 // after a power cut.
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +21,7 @@
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/file/memory_file.h"
 #include "support/crash_memory.h"
+#include "support/hooked_file.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 #include "support/test_file.h"
@@ -209,6 +215,48 @@ TEST(LongResultTest, UpdatesOfOneKeyAreAtomicInAFile) {
 TEST(LongResultTest, UpdatesOfOneKeyAreAtomicInMemory) {
   ASSERT_OK_AND_ASSIGN(auto database, TinyDBM<>::Open());
   ExpectAtomicUpdates(*database);
+}
+
+// Calls a function after each WriteAt, too.
+class WrittenFile : public HookedFile {
+ public:
+  WrittenFile(MemoryFile file, std::function<void()> written)
+      : HookedFile(std::move(file), [](Access) {}), written_(std::make_unique<std::function<void()>>(std::move(written))) {}
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
+    Status status = HookedFile::WriteAt(offset, in);
+    (*written_)();
+    return status;
+  }
+
+ private:
+  std::unique_ptr<std::function<void()>> written_;
+};
+
+// An extent that another thread is adding has a header before it has free space: it is not an empty one.
+TEST(LongValueRebuildTest, LeavesExtentsThatAreBeingAdded) {
+  std::atomic<bool> rebuilt = false;
+  std::atomic<std::thread::id> writer_id;
+  std::promise<void> wrote_header;
+  const auto written = [&] {
+    if (writer_id.load() != std::this_thread::get_id()) return;
+    writer_id = std::thread::id();
+    wrote_header.set_value();
+    for (int wait = 0; wait < 300 && !rebuilt; ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  ASSERT_OK_AND_ASSIGN(auto database, HashDBM<WrittenFile>::Open(WrittenFile(MemoryFile(), written)));
+  ASSERT_THAT(database->Set("first", "1"), IsOk());
+  const std::string value(700'000, 'v');
+  std::thread writer([&] {
+    writer_id = std::this_thread::get_id();
+    EXPECT_THAT(database->Set("second", value), IsOk());
+  });
+  wrote_header.get_future().wait();
+  EXPECT_THAT(database->Rebuild(), IsOk());
+  rebuilt = true;
+  writer.join();
+  EXPECT_THAT(database->Set("third", std::string(value.size(), 'w')), IsOk());
+  EXPECT_THAT(database->Get("second"), IsOkAndHolds(value));
+  EXPECT_THAT(database->Verify(), IsOk());
 }
 
 // Blocks freed by Rebuild belong to extents that are about to be freed as a whole.

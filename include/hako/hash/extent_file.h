@@ -155,18 +155,15 @@ class ExtentFile : public LiveStateFile<FileT> {
     return status;
   }
 
-  StatusOr<std::uint64_t> AllocateHeapExtent(std::uint64_t bytes) {
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, Allocate(bytes));
+  // Makes an extent that was allocated one of the heap; after an error it is free.
+  Status BeginHeapExtent(Extent extent) {
     format::HeapExtentHeader header{};
     header.magic = format::kHeapExtentMagic;
-    header.bytes = bytes;
-    header.check = header.CheckAt(offset, super_.secret);
-    Status status = Write(offset, {reinterpret_cast<const char*>(&header), sizeof(header)});
-    if (!status.ok()) {
-      Free({offset, bytes});
-      return status;
-    }
-    return offset;
+    header.bytes = extent.bytes;
+    header.check = header.CheckAt(extent.offset, super_.secret);
+    Status status = Write(extent.offset, {reinterpret_cast<const char*>(&header), sizeof(header)});
+    if (!status.ok()) Free(extent);
+    return status;
   }
 
   // Frees an unused extent that the last synced state does not need. Ignores space that is

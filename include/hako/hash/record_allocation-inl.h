@@ -71,7 +71,9 @@ Status RecordHeap<FileT>::Grow(std::uint64_t bytes, std::uint64_t most) {
   if (bytes > FreeBlockPool::kSmallMax) ReleaseExtents();  // two neighbours may be large enough
   if (!pool_->HasRoomForRun()) return NoMemoryError();
   const std::uint64_t size = ExtentSize(bytes, most);
-  HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->AllocateHeapExtent(size));
+  HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->Allocate(size));
+  const sync::SharedLock lock(growth_mutex_);
+  HAKO_RETURN_IF_ERROR(extents_->BeginHeapExtent({offset, size}));
   pool_->FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@ namespace hako::hash {
 template <File FileT>
 template <class ForEachWriter>
 void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachWriter&& for_each_writer) {
+  const sync::MutexLock lock(growth_mutex_);
   for_each_writer([&](WriterState& writer) {
     std::erase_if(victims, [&](const Extent& extent) {
       return writer.ahead.bytes() != 0 && writer.ahead.begin >= extent.offset && writer.ahead.begin < extent.offset + extent.bytes;

@@ -59,6 +59,7 @@
 #include "hako/hash/record_view.h"
 #include "hako/hash/victims.h"
 #include "hako/sync/atomic_bytes.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/write_gate.h"
 
 namespace hako::hash {
@@ -383,6 +384,9 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   std::unique_ptr<PinnedState> pinned_;  // changed with writers kept out
   std::mutex extents_mutex_;             // held while heap extents are returned to the file
   int extent_pins_ = 0;
+  // Held, shared, from the header of a new extent to its free space: without that it looks empty. A thread
+  // that writes ahead is no writer then, so keeping writers out is not enough to choose victims.
+  sync::SharedMutex growth_mutex_;
   sync::WriteGate gate_;
 };
 
