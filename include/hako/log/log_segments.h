@@ -5,7 +5,7 @@
 //   1. `used_` is the chain from the oldest segment that is needed to the newest, each the
 //      predecessor of the next, in ascending order of LSNs and of sequences. It is found from its
 //      oldest segment on, which is durable: of the others, a power cut may have left any.
-//   2. Every segment of the file is in `used_` or in `free_`, or is being filled: it is `unfilled_`, or
+//   2. Every segment of the file is in `used_` or in `free_`, or is being filled: it is in `unfilled_`, or
 //      between TakeUnfilled and Return.
 //   3. The sequence of a new segment is above that of every segment in the file, also of those that
 //      a recovery discarded.
@@ -194,10 +194,10 @@ class LogSegments {
   std::uint64_t last_sequence_ = 0;
   std::deque<Segment> used_;
   std::vector<std::uint32_t> free_;
-  std::optional<Unfilled> unfilled_;
-  std::vector<Segment> found_;  // by Load, in ascending order of sequences
-  Link history_;                // the last segment of the log before this one
-  std::uint64_t secret_ = 0;    // 0 = without an archive
+  std::vector<Unfilled> unfilled_;  // several only where two threads grow the log at once
+  std::vector<Segment> found_;      // by Load, in ascending order of sequences
+  Link history_;                    // the last segment of the log before this one
+  std::uint64_t secret_ = 0;        // 0 = without an archive
   bool has_times_ = false;
   std::uint64_t held_ = ~std::uint64_t{0};
 };
@@ -269,7 +269,13 @@ void LogSegments<FileT>::FollowBack(std::uint64_t after, F&& is_whole) {
 
 template <File FileT>
 StatusOr<Unfilled> LogSegments<FileT>::TakeUnfilled() {
-  if (unfilled_) return *std::exchange(unfilled_, std::nullopt);
+  if (!unfilled_.empty()) {
+    const Unfilled segment = unfilled_.back();
+    unfilled_.pop_back();
+    return segment;
+  }
+  free_.reserve(num_segments_ + 1);  // Return must not fail
+  unfilled_.reserve(num_segments_ + 1);
   const std::uint64_t end = format::LogSegmentOffset(num_segments_ + 1);
   if (file_.Size() < end) HAKO_RETURN_IF_ERROR(file_.Resize(end));
   const std::uint32_t index = num_segments_++;
@@ -297,7 +303,7 @@ void LogSegments<FileT>::Return(const Unfilled& segment) {
   if (segment.rest() == 0)
     free_.push_back(segment.index);
   else
-    unfilled_ = segment;
+    unfilled_.push_back(segment);
 }
 
 template <File FileT>

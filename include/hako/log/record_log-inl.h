@@ -169,7 +169,8 @@ void RecordLog<FileT>::FillAhead() {
   static constexpr std::uint64_t kBytes = format::kLogSegmentMax / (kFillSteps / 2);
   const Lsn tail = tail_.load(std::memory_order_relaxed);
   const std::uint64_t steps = (tail - step_end_) / step_ + 1;
-  const bool goes_on = !segments_.has_free() && segments_.FillSome(steps * kBytes).ok();
+  const bool goes_on =
+      !segments_.has_free() && CatchNoMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return segments_.FillSome(steps * kBytes); }).ok();
   SetStepEnd(goes_on ? tail + step_ : segment_end_);
 }
 
