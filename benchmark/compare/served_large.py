@@ -56,7 +56,7 @@ def main():
     parser.add_argument("--bin", required=True, type=pathlib.Path)
     parser.add_argument("--dir", required=True, type=pathlib.Path)
     parser.add_argument("--kind", default="hkh")
-    parser.add_argument("--options", default="block_cache_bytes=16mi", help="more options of the database")
+    parser.add_argument("--options", default="block_cache_bytes=32mi", help="more options of the database")
     parser.add_argument("--n", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=1000, help="bytes of a value")
     parser.add_argument("--depths", type=int, nargs="+", default=[1, 4, 16])
@@ -82,10 +82,11 @@ def main():
             server = start(args, depth, True)
             load(args, "fetch", 2000 * depth, depth)
             rate = load(args, "fetch", 2000 * depth, depth, seed=number)
-            results.append([load(args, "fetch", rate * args.seconds, depth, seed=number + 10), fio(file, "randread", depth, args.seconds)])
-            results[-1] += [load(args, "update", rate * args.seconds / 2, depth, seed=number + 20), 0]
+            get = load(args, "fetch", rate * args.seconds, depth, seed=number + 10)
+            read = fio(file, "randread", depth, args.seconds)
+            set_ = load(args, "update", rate * args.seconds / 2, depth, seed=number + 20)
             stop(server)
-            results[-1][3] = fio(other, "randwrite", depth, args.seconds)
+            results.append((get, read, set_, fio(other, "randwrite", depth, args.seconds)))
         get, read, set_, write = (statistics.median(column) for column in zip(*results))
         ratios = [statistics.median(r[i] / r[i + 1] for r in results) for i in (0, 2)]
         print(f"{depth:5}{get:10.0f}{read:10.0f}{ratios[0]:7.2f}{set_:10.0f}{write:10.0f}{ratios[1]:7.2f}", flush=True)

@@ -247,7 +247,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   using FileBytes<FileT>::file_;
   using LiveStateFile<FileT>::live_;
   static constexpr std::uint64_t kGrowthStep = 8 << 20;     // most growth at once under mutex_
-  static constexpr std::uint64_t kPrefaultMax = 256 << 10;  // the file's growth is paged by huge pages from then on
+  static constexpr std::uint64_t kPrefaultMax = 256 << 10;  // a longer extent is paged in as it is used
 
   bool IsHeader(std::uint64_t offset, const format::HeapExtentHeader& header) const {
     return header.magic == format::kHeapExtentMagic && header.check == header.CheckAt(offset, super_.secret);
