@@ -217,6 +217,14 @@ void Connection::UpdateReading() {
     uv_read_stop(reinterpret_cast<uv_stream_t*>(&socket_));
 }
 
+void Connection::Release() {
+  is_held_ = false;
+  if (!input_.empty() || (tls_ != nullptr && tls_->state() == TlsSession::State::kEnded))
+    loop_.ResumeSoon(*this);  // arrived meanwhile
+  else
+    UpdateReading();
+}
+
 void Connection::FlushOutput() {
   if (is_closing_) return;
   const std::size_t encrypted = tls_ != nullptr ? tls_->out().size() : 0;

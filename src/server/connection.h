@@ -1,8 +1,8 @@
 // Connection: one client's socket in a loop thread. Bytes that arrive are parsed in place and run at
 // once; the replies are sent at the end of the loop's turn, after the group commit.
 //
-// Limits. A connection stops reading while more than kOutputPause bytes of replies wait to be sent, or
-// its work runs beside the loop; so what it holds is bounded by kOutputPause, the largest reply and the
+// Limits. A connection stops reading while more than kOutputPause bytes of replies wait to be sent, while
+// they wait for a commit, and while its work runs beside the loop; so what it holds is bounded by kOutputPause, the largest reply and the
 // largest request. It runs at most kTurnCommands in a turn, then the others have theirs. One that has
 // more than `output_max` bytes waiting is disconnected.
 //
@@ -49,6 +49,10 @@ class Connection {
   bool Start(int socket, std::unique_ptr<TlsSession> tls);
   // Runs what has arrived, as far as the limits allow.
   void Resume();
+  // Its replies wait for a commit beside the loop, and no request runs until Release: so those replies are
+  // all that it has.
+  void Hold() { is_held_ = true; }
+  void Release();
   // Sends what it can; at the end of a turn.
   void FlushOutput();
   // Closes the socket at once, with a close_notify of TLS. The connection deletes itself soon.
@@ -74,7 +78,7 @@ class Connection {
   void EndIfSessionEnded();
   // Runs requests; returns the number of bytes consumed.
   std::size_t RunRequests(std::string_view bytes);
-  bool IsPaused() const { return client_.closes || is_working_ || has_more_ || is_sending_ || out_.size() >= kOutputPause; }
+  bool IsPaused() const { return client_.closes || is_held_ || is_working_ || has_more_ || is_sending_ || out_.size() >= kOutputPause; }
   std::size_t RunBatch(const RequestBatch& batch, ReplyWriter& reply);
   void StartWork();
   void EndWork(OutputBuffer* reply, bool changes_rows);
@@ -96,7 +100,7 @@ class Connection {
   uv_write_t write_{};
   std::unique_ptr<TlsSession> tls_;  // nullptr: plain
   std::uint64_t last_active_ = 0, started_ = 0;
-  bool is_reading_ = false, is_sending_ = false, is_working_ = false, is_closing_ = false, is_closed_ = false;
+  bool is_reading_ = false, is_sending_ = false, is_held_ = false, is_working_ = false, is_closing_ = false, is_closed_ = false;
   bool has_more_ = false;  // input_ has requests that were not run for the limits of a turn
 };
 

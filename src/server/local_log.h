@@ -2,7 +2,7 @@
 // database, or the table, makes the effects at once and logs them itself, and Commit waits for its log.
 //
 // A model over several machines takes the effects (hako::WriteBatch) of one turn of a loop as one entry,
-// proposes it, and applies it where it is committed; Commit then waits for that.
+// proposes it in Position, and applies it where it is committed; Commit then waits for that.
 #pragma once
 
 #include <atomic>
@@ -18,10 +18,14 @@ namespace hako::server {
 
 template <class L>
 concept ReplicatedLog = requires(L& log) {
-  // Called by a loop thread at the end of a turn that has changed records, before it sends the
-  // replies. They are sent only if it returns OK; after an error the effects are unknown, and
-  // the connections are closed without a reply.
-  { log.Commit() } -> std::same_as<Status>;
+  // How far the changes of the calling thread reach. A loop thread calls it at the end of a turn that
+  // has changed records.
+  { log.Position() } -> std::same_as<std::uint64_t>;
+  // Waits until they are committed. The replies are sent only if it returns OK; after an error the
+  // effects are unknown, and the connections are closed without a reply. Called by any thread.
+  { log.Commit(std::uint64_t{}) } -> std::same_as<Status>;
+  // Whether Commit takes long, as it waits for a device.
+  { log.Waits() } -> std::same_as<bool>;
   // Called by one thread once a second.
   { log.Tick() } -> std::same_as<Status>;
 };
@@ -33,11 +37,15 @@ class LocalLog {
  public:
   LocalLog(D* database, const Settings& settings) : database_(database), settings_(settings) {}
 
-  // One sync of the log for all that this thread has changed, and for what other threads wait for.
-  Status Commit() {
+  std::uint64_t Position() {
     const std::uint64_t lsn = database_->LastLsn();
     sync::RaiseTo(last_lsn_, lsn);
-    if (settings_.fsync.load(std::memory_order_relaxed) == Fsync::kAlways) {
+    return lsn;
+  }
+  bool Waits() const { return settings_.fsync.load(std::memory_order_relaxed) == Fsync::kAlways; }
+  // One sync of the log for all up to `lsn`, and for what other threads wait for.
+  Status Commit(std::uint64_t lsn) {
+    if (Waits()) {
       Status status = database_->WaitDurable(lsn);
       if (status.ok()) sync::RaiseTo(durable_lsn_, lsn);
       return status;

@@ -35,13 +35,17 @@ constexpr unsigned kFailuresLogged = 5;  // a second
 
 }  // namespace
 
-LoopThread::LoopThread(ServerState* server, unsigned number) : commands_(server, number, AllCommands().size()), dispatcher_(commands_) {
+LoopThread::LoopThread(ServerState* server, unsigned number)
+    : commands_(server, number, AllCommands().size()), dispatcher_(commands_), committer_(server, [this] { uv_async_send(&committed_); }) {
   uv_loop_init(&loop_);
   uv_async_init(&loop_, &wake_, [](uv_async_t* handle) { Of(handle).OnWake(); });
+  uv_async_init(&loop_, &committed_, [](uv_async_t* handle) {
+    if (LoopThread& self = Of(handle); self.committer_.is_running() && self.committer_.HasEnded()) self.EndCommit();
+  });
   uv_check_init(&loop_, &end_of_turn_);
   uv_idle_init(&loop_, &resume_);
   uv_timer_init(&loop_, &second_);
-  wake_.data = end_of_turn_.data = resume_.data = second_.data = this;
+  wake_.data = committed_.data = end_of_turn_.data = resume_.data = second_.data = this;
   uv_check_start(&end_of_turn_, [](uv_check_t* handle) { Of(handle).EndTurn(); });
   uv_timer_start(
       &second_, [](uv_timer_t* handle) { Of(handle).OnSecond(); }, 1000, 1000);
@@ -135,6 +139,7 @@ void LoopThread::ResumeSoon(Connection& connection) {
 void LoopThread::Forget(Connection& connection) {
   LogDebug("client disconnected", {{"client", connection.client().address}});
   std::erase(to_flush_, &connection);
+  std::erase(held_, &connection);
   std::erase(to_resume_, &connection);
   std::replace(turn_.begin(), turn_.end(), &connection, static_cast<Connection*>(nullptr));
   connections_.erase(connection.client().id);
@@ -151,23 +156,39 @@ void LoopThread::OnResume() {
 }
 
 void LoopThread::EndTurn() {
-  const bool has_records = commands_.keys.TakeChanged(), has_rows = std::exchange(commands_.has_changed_rows, false);
-  bool is_committed = true;
-  if (has_records || has_rows) {
-    commands_.counters.commits.Add(1);
-    Status status = has_records ? commands_.server.log.Commit() : absl::OkStatus();
-    if (has_rows) status.Update(commands_.server.table_log.Commit());
-    is_committed = status.ok();
-    if (!is_committed) LogError("commit", status);
+  if (!committer_.is_running()) CommitTurn(false);
+  if (to_resume_.empty()) uv_idle_stop(&resume_);  // not before: the loop would block with replies to send
+}
+
+// Of all turns since the last commit. The committer is for clients that can be served meanwhile, so it is not used
+// where all of them wait.
+void LoopThread::CommitTurn(bool is_last) {
+  const Changes changes = TakeChanges(commands_);
+  if (changes) commands_.counters.commits.Add(1);
+  const bool is_held = changes && commands_.server.log.Waits() && !is_last && to_flush_.size() < connections_.size();
+  if (!is_held || !committer_.Begin(changes)) return SendReplies(&to_flush_, Commit(commands_.server, changes));
+  held_.swap(to_flush_);
+  for (Connection* const connection : held_) {
+    connection->is_listed = false;
+    connection->Hold();
   }
-  turn_.swap(to_flush_);
+}
+
+void LoopThread::EndCommit() {
+  const Status committed = committer_.End();
+  for (Connection* const connection : held_) connection->Release();
+  SendReplies(&held_, committed);
+}
+
+void LoopThread::SendReplies(std::vector<Connection*>* of, const Status& committed) {
+  if (!committed.ok()) LogError("commit", committed);
+  turn_.swap(*of);
   for (std::size_t i = 0; i < turn_.size(); ++i) {
     if (turn_[i] == nullptr) continue;
-    turn_[i]->is_listed = false;
-    is_committed ? turn_[i]->FlushOutput() : turn_[i]->Close();
+    if (of == &to_flush_) turn_[i]->is_listed = false;
+    committed.ok() ? turn_[i]->FlushOutput() : turn_[i]->Close();
   }
   turn_.clear();
-  if (to_resume_.empty()) uv_idle_stop(&resume_);  // not before: the loop would block with replies to send
 }
 
 void LoopThread::NoteTlsFailure(const Client& client, std::string_view reason) {
@@ -204,13 +225,15 @@ void LoopThread::OnSecond() {
 }
 
 void LoopThread::CloseAll() {
-  EndTurn();
+  if (committer_.is_running()) EndCommit();
+  CommitTurn(true);
   std::vector<Connection*> all;
   for (const auto& [id, connection] : connections_) all.push_back(connection);
   for (Connection* const connection : all) connection->Close();
   commands_.walk.reset();
-  for (uv_handle_t* const handle : {reinterpret_cast<uv_handle_t*>(&wake_), reinterpret_cast<uv_handle_t*>(&end_of_turn_),
-                                    reinterpret_cast<uv_handle_t*>(&resume_), reinterpret_cast<uv_handle_t*>(&second_)}) {
+  for (uv_handle_t* const handle :
+       {reinterpret_cast<uv_handle_t*>(&wake_), reinterpret_cast<uv_handle_t*>(&committed_), reinterpret_cast<uv_handle_t*>(&end_of_turn_),
+        reinterpret_cast<uv_handle_t*>(&resume_), reinterpret_cast<uv_handle_t*>(&second_)}) {
     if (uv_is_closing(handle) == 0) uv_close(handle, nullptr);
   }
 }

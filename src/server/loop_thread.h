@@ -2,12 +2,13 @@
 //
 // One turn of the loop:
 //   1. Poll: each socket that has bytes is read, and its requests run (Connection).
-//   2. Group commit: if anything was changed, one Commit of the log for the whole turn.
+//   2. Group commit: if anything was changed, one Commit of the log for the whole turn. One that waits for
+//      a device runs in the Committer: the turns that follow then have one commit after it.
 //   3. The replies of the turn are sent.
 //
 // Invariants
-//   1. No reply is sent before step 2 of its turn. If the commit fails, the connections that have
-//      replies to send are closed without them.
+//   1. No reply is sent before step 2 of its turn, and of those before it. If the commit fails, the
+//      connections that have replies to send are closed without them.
 //   2. The thread is in the TurnGate only while it runs commands, never while it waits for the log
 //      or a socket.
 #pragma once
@@ -26,6 +27,7 @@
 #include "hako/base/status.h"
 #include "hako/sync/mutex.h"
 #include "server/command.h"
+#include "server/committer.h"
 #include "server/connection.h"
 #include "server/dispatcher.h"
 
@@ -77,10 +79,14 @@ class LoopThread {
   void Welcome(Accepted accepted);
   void CloseStalledHandshakes();
   void EndTurn();
+  void CommitTurn(bool is_last);
+  void EndCommit();
+  // Sends the replies of these connections, or closes them if their commit has failed.
+  void SendReplies(std::vector<Connection*>* of, const Status& committed);
   void CloseAll();
 
   uv_loop_t loop_{};
-  uv_async_t wake_{};
+  uv_async_t wake_{}, committed_{};
   uv_check_t end_of_turn_{};
   uv_idle_t resume_{};  // active while connections wait to be resumed or flushed, so that the loop does not block
   uv_timer_t second_{};
@@ -92,6 +98,8 @@ class LoopThread {
   const std::unique_ptr<char[]> read_buffer_ = std::make_unique_for_overwrite<char[]>(kReadBuffer);
   std::unordered_map<std::uint64_t, Connection*> connections_;
   std::vector<Connection*> to_flush_, to_resume_, turn_;
+  std::vector<Connection*> held_;  // those whose replies wait for the committer
+  Committer committer_;
   std::thread thread_;
 
   sync::Mutex mutex_;

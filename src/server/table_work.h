@@ -49,7 +49,7 @@ void RunInPool(Call& call, bool changes_rows, F work) {
     } catch (const std::bad_alloc&) {
       status = absl::ResourceExhaustedError("no memory");
     }
-    if (changes_rows && status.ok()) client.work_commit = log.Commit();
+    if (changes_rows && status.ok()) client.work_commit = log.Commit(log.Position());
     if (status.ok()) return;
     out->Truncate(0);
     reply.Error(ErrorLine(status));

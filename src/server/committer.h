@@ -1,0 +1,106 @@
+// Committer: waits for the logs in place of a loop thread, which serves other clients meanwhile.
+//
+// One commit at a time: Begin, and then End.
+//
+// Threads: Begin, is_running, HasEnded and End are of the loop's thread; on_end runs in the committer's, with
+// its mutex held, so that End returns after it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "hako/base/status.h"
+#include "hako/sync/background_thread.h"
+#include "hako/sync/mutex.h"
+#include "server/command.h"
+
+namespace hako::server {
+
+// How far the changes of a thread reach in the logs; each only if it was changed.
+struct Changes {
+  std::optional<std::uint64_t> records, rows;
+
+  explicit operator bool() const { return records || rows; }
+};
+
+// What the thread has changed since this was called last.
+inline Changes TakeChanges(CommandThread& thread) {
+  Changes changes;
+  if (thread.keys.TakeChanged()) changes.records = thread.server.log.Position();
+  if (std::exchange(thread.has_changed_rows, false)) changes.rows = thread.server.table_log.Position();
+  return changes;
+}
+
+// From any thread. An error of one log does not keep the other from being durable.
+inline Status Commit(ServerState& server, const Changes& changes) {
+  Status status;
+  if (changes.records) status = server.log.Commit(*changes.records);
+  if (changes.rows) status.Update(server.table_log.Commit(*changes.rows));
+  return status;
+}
+
+class Committer {
+ public:
+  Committer(ServerState* server, std::function<void()> on_end) : server_(*server), on_end_(std::move(on_end)) {}
+  Committer(const Committer&) = delete;
+
+  // False if there is no thread for it.
+  bool Begin(const Changes& changes) {
+    if (thread_ == nullptr) {
+      auto started = sync::BackgroundThread::Start(std::chrono::milliseconds(0), [this] { Run(); });
+      if (!started.ok()) return false;
+      thread_ = std::move(*started);
+    }
+    {
+      sync::MutexLock lock(mutex_);
+      changes_ = changes;
+      has_ended_ = false;
+    }
+    is_running_ = true;
+    thread_->Wake();
+    return true;
+  }
+  // Between Begin and End.
+  bool is_running() const { return is_running_; }
+  bool HasEnded() {
+    sync::MutexLock lock(mutex_);
+    return has_ended_;
+  }
+  // Waits for the commit; returns its status.
+  Status End() {
+    sync::MutexLock lock(mutex_);
+    while (!has_ended_) ended_.Wait(mutex_);
+    is_running_ = false;
+    return std::move(status_);
+  }
+
+ private:
+  void Run() {
+    Changes changes;
+    {
+      sync::MutexLock lock(mutex_);
+      changes = changes_;
+    }
+    Status status = Commit(server_, changes);
+    sync::MutexLock lock(mutex_);
+    status_ = std::move(status);
+    has_ended_ = true;
+    ended_.NotifyAll();
+    on_end_();
+  }
+
+  ServerState& server_;
+  const std::function<void()> on_end_;
+  bool is_running_ = false;
+  sync::Mutex mutex_;
+  sync::ConditionVariable ended_;
+  Changes changes_ ABSL_GUARDED_BY(mutex_);
+  bool has_ended_ ABSL_GUARDED_BY(mutex_) = true;
+  Status status_ ABSL_GUARDED_BY(mutex_);
+  sync::BackgroundThread::Pointer thread_;  // from the first Begin; ends before the other members
+};
+
+}  // namespace hako::server
