@@ -14,33 +14,23 @@ import os
 import pathlib
 import statistics
 import subprocess
-import sys
-import time
 
+from served import Server, remove_files
+
+PORT = 6391
 GROUP = pathlib.Path("/sys/fs/cgroup/memory/served_large")
 
 
 def start(args, threads, limited):
-    command = [args.server, "--port", "6391", "--threads", str(threads), "--appendfsync", "no",
+    command = [args.server, "--port", str(PORT), "--threads", str(threads), "--appendfsync", "no",
                "--db", f"{args.dir}/large.{args.kind}?direct,{args.options}"]
     enter = (lambda: (GROUP / "cgroup.procs").write_text(str(os.getpid()))) if limited else None
-    process = subprocess.Popen(command, preexec_fn=enter, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(600):
-        time.sleep(0.05)
-        if subprocess.run(["redis-cli", "-p", "6391", "ping"], capture_output=True, text=True).stdout.strip() == "PONG":
-            return process
-    sys.exit("the server did not start")
+    return Server(command, PORT, enter)
 
 
-def stop(process):
-    process.terminate()
-    process.wait()
-
-
-def load(args, phase, ops, clients, depth=1, seed=0):
-    command = [args.bin / "served_table", "--port=6391", f"--phase={phase}", f"--ops={int(ops)}", f"--n={args.n}", f"--size={args.size}",
-               f"--clients={clients}", f"--depth={depth}", f"--seed={seed}"]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)["ops_per_s"]
+def load(args, server, phase, ops, clients, depth=1, seed=0):
+    options = dict(ops=ops, n=args.n, size=args.size, clients=clients, depth=depth, seed=seed)
+    return server.load(args.bin / "served_table", phase, **options)["ops_per_s"]
 
 
 def fio(file, rw, jobs, seconds):
@@ -63,11 +53,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=4)
     args = parser.parse_args()
-    for old in args.dir.glob("large*"):
-        old.unlink()
+    remove_files(args.dir, "large*")
     server = start(args, 1, False)
-    load(args, "set", args.n, 50, 16)
-    stop(server)
+    load(args, server, "set", args.n, 50, 16)
+    server.stop()
     file = args.dir / f"large.{args.kind}"
     other = args.dir / "large.fio"  # fio's writes would damage a database
     subprocess.run(["cp", file, other], check=True)
@@ -80,18 +69,17 @@ def main():
         results = []
         for number in range(args.rounds):
             server = start(args, depth, True)
-            load(args, "fetch", 2000 * depth, depth)
-            rate = load(args, "fetch", 2000 * depth, depth, seed=number)
-            get = load(args, "fetch", rate * args.seconds, depth, seed=number + 10)
+            load(args, server, "fetch", 2000 * depth, depth)
+            rate = load(args, server, "fetch", 2000 * depth, depth, seed=number)
+            get = load(args, server, "fetch", rate * args.seconds, depth, seed=number + 10)
             read = fio(file, "randread", depth, args.seconds)
-            set_ = load(args, "update", rate * args.seconds / 2, depth, seed=number + 20)
-            stop(server)
+            set_ = load(args, server, "update", rate * args.seconds / 2, depth, seed=number + 20)
+            server.stop()
             results.append((get, read, set_, fio(other, "randwrite", depth, args.seconds)))
         get, read, set_, write = (statistics.median(column) for column in zip(*results))
         ratios = [statistics.median(r[i] / r[i + 1] for r in results) for i in (0, 2)]
         print(f"{depth:5}{get:10.0f}{read:10.0f}{ratios[0]:7.2f}{set_:10.0f}{write:10.0f}{ratios[1]:7.2f}", flush=True)
-    for old in args.dir.glob("large*"):
-        old.unlink()
+    remove_files(args.dir, "large*")
 
 
 if __name__ == "__main__":

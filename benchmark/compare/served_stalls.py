@@ -9,44 +9,31 @@ time that a request was due until its reply, and at which second the longest was
 a thread that only reads the clock.
 """
 import argparse
-import json
 import pathlib
-import re
 import subprocess
-import sys
 import threading
 import time
 
+import served
 
-class Server:
-    def __init__(self, args, kind, options=()):
-        for file in args.dir.glob("stalls*"):
-            file.unlink()
-        self.args, self.kind, self.port = args, kind, "6390"
+PORT = 6390
+
+
+class Server(served.Server):
+    def __init__(self, args, kind):
+        served.remove_files(args.dir, "stalls*")
+        self.args = args
         if kind == "redis":
-            command = ["redis-server", "--port", self.port, "--dir", args.dir, "--dbfilename", "stalls.rdb", "--save", "", "--daemonize", "no"]
+            command = ["redis-server", "--port", str(PORT), "--dir", args.dir, "--dbfilename", "stalls.rdb", "--save", "", "--daemonize", "no"]
         else:
             suffix, _, more = kind.partition("?")
-            command = [args.server, "--port", self.port, "--db", f"{args.dir}/stalls.{suffix}" + (f"?{more}" if more else ""), "--appendfsync", "no",
+            command = [args.server, "--port", str(PORT), "--db", f"{args.dir}/stalls.{suffix}" + (f"?{more}" if more else ""), "--appendfsync", "no",
                        "--backup-dir", args.dir]
-        self.process = subprocess.Popen(["taskset", "-c", "0", *command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(200):
-            time.sleep(0.05)
-            if self.cli("ping") == "PONG":
-                return
-        sys.exit("the server did not start")
-
-    def cli(self, *words):
-        return subprocess.run(["redis-cli", "-p", self.port, *words], capture_output=True, text=True).stdout.strip()
+        super().__init__(["taskset", "-c", "0", *command], PORT)
 
     def load(self, phase, ops, **options):
-        command = ["taskset", "-c", "1", self.args.bin / "served_table", f"--port={self.port}", f"--phase={phase}", f"--ops={int(ops)}",
-                   f"--n={self.args.n}", f"--size={self.args.size}"] + [f"--{name}={int(value)}" for name, value in options.items()]
-        return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
+        pin = ["taskset", "-c", "1"]
+        return super().load(self.args.bin / "served_table", phase, pin, ops=ops, n=self.args.n, size=self.args.size, **options)
 
 
 def show(kind, work, result, note=""):

@@ -8,27 +8,12 @@ Hirabayashi published for Tokyo Tyrant in 2009 on a machine of that time, of one
 is the number of requests that a client has in flight.
 """
 import argparse
-import json
 import pathlib
-import re
-import subprocess
-import sys
 
+from served import Server, remove_files
+
+PORT = 6392
 TYRANT = {"put": 9_800, "get": 19_619, "search": 18_587, "set": 24_319, "fetch": 24_384}
-
-
-def start(server, directory, fsync):
-    for name in ["served.hktb", "served.hkh"]:
-        for file in directory.glob(name + "*"):
-            file.unlink()
-    process = subprocess.Popen(
-        [server, "--port", "0", "--table", directory / "served.hktb", "--db", directory / "served.hkh", "--appendfsync", fsync],
-        stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        found = re.search(r"listening on 127.0.0.1:(\d+)", line)
-        if found:
-            return process, found[1]
-    sys.exit("the server did not start")
 
 
 def main():
@@ -40,15 +25,14 @@ def main():
     parser.add_argument("--ops", type=int, default=300_000, help="requests of each phase but the first put and set, which have n")
     parser.add_argument("--appendfsync", default="everysec")
     args = parser.parse_args()
-    process, port = start(args.server, args.dir, args.appendfsync)
+    remove_files(args.dir, "served.hktb*", "served.hkh*")
+    server = Server([args.server, "--port", str(PORT), "--table", args.dir / "served.hktb", "--db", args.dir / "served.hkh",
+                     "--appendfsync", args.appendfsync], PORT)
 
     def run(phase, clients=1, depth=1, ops=args.ops):
-        command = [args.bin / "served_table", f"--port={port}", f"--phase={phase}", f"--clients={clients}", f"--depth={depth}",
-                   f"--n={args.n}", f"--ops={ops}"]
-        output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-        if not output:
+        result = server.load(args.bin / "served_table", phase, clients=clients, depth=depth, n=args.n, ops=ops)
+        if result is None:
             return
-        result = json.loads(output)
         print(f"{phase:8}{clients:8}{depth:7}{result['ops_per_s']:12.0f}{result['p50_us']:10.1f}{result['p99_us']:10.1f}{result['max_us']:10.1f}"
               f"{result['ops_per_s'] / TYRANT[phase]:10.1f}x", flush=True)
 
@@ -61,8 +45,7 @@ def main():
             for phase in TYRANT:
                 run(phase, clients, depth, args.ops if clients * depth > 1 else args.ops // 5)
     finally:
-        process.terminate()
-        process.wait()
+        server.stop()
 
 
 if __name__ == "__main__":
