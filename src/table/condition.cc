@@ -77,22 +77,19 @@ class SearchParser {
 }  // namespace
 
 Condition Joined(Op op, std::span<const Condition> parts) {
+  const auto holds_for_some = [](const Condition& part) { return part.node() != nullptr; };  // the others hold for all rows
+  const auto num_joined = std::count_if(parts.begin(), parts.end(), holds_for_some);
+  if (num_joined == 0 || (op == Op::kOr && num_joined < std::ssize(parts))) return {};
+  if (num_joined == 1) return *std::find_if(parts.begin(), parts.end(), holds_for_some);
   Node node{.op = op};
-  const Condition* last = nullptr;
-  std::size_t num_joined = 0;
   for (const Condition& part : parts) {
-    if (!part.node()) {  // it holds for all rows
-      if (op == Op::kOr) return {};
-      continue;
-    }
-    last = &part;
-    ++num_joined;
+    if (!part.node()) continue;
     if (part.node()->op == op)
       node.children.insert(node.children.end(), part.node()->children.begin(), part.node()->children.end());
     else
       node.children.push_back(part.node());
   }
-  return num_joined == 0 ? Condition() : num_joined == 1 ? *last : Made(std::move(node));
+  return Made(std::move(node));
 }
 
 Condition KeyIn(std::vector<std::string> keys) {
@@ -108,10 +105,7 @@ using table::Made;
 using table::Node;
 using table::Op;
 
-Condition operator&&(const Condition& a, const Condition& b) {
-  if (!a.node_ || !b.node_) return a.node_ ? a : b;
-  return table::Joined(Op::kAnd, std::array{a, b});
-}
+Condition operator&&(const Condition& a, const Condition& b) { return table::Joined(Op::kAnd, std::array{a, b}); }
 Condition operator||(const Condition& a, const Condition& b) { return table::Joined(Op::kOr, std::array{a, b}); }
 Condition operator!(const Condition& a) {
   Node node{.op = Op::kNot};
