@@ -1,4 +1,7 @@
 // The removal of expired records, by the thread of the database and by RemoveExpired.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -28,6 +31,8 @@ using namespace std::chrono_literals;
 
 INSTANTIATE_TEST_SUITE_P(InFiles, ExpiryTest, kExpiryFiles);
 INSTANTIATE_TEST_SUITE_P(InMemory, ExpiryTest, kExpiryMemory);
+using ExpiryOpenTest = ExpiryTest;
+INSTANTIATE_TEST_SUITE_P(InFiles, ExpiryOpenTest, testing::Values(".hkh", ".hkt", ".hkh?file=pos", ".hkt?file=pos", ".hkh?direct=true"));
 using ExpiryDamagedFileTest = ExpiryTest;
 INSTANTIATE_TEST_SUITE_P(Kinds, ExpiryDamagedFileTest, testing::Values(".hkh", ".hkt"));
 
@@ -51,6 +56,47 @@ TEST_P(ExpiryTest, ExpiredRecordsAreRemoved) {
   the_time = kStart + 5000;
   for (int i = 0; i < 3000 && db_->Count() > 1000; ++i) std::this_thread::sleep_for(20ms);
   EXPECT_EQ(db_->Count(), 1000u) << "the background thread has not removed them";
+}
+
+// A database that was closed is read by its background thread only once a record may have expired.
+TEST_P(ExpiryOpenTest, NoPassIsDueBeforeARecordExpires) {
+  const auto is_due_at = [this](std::uint64_t time) { return db_->expiry()->schedule().IsDue(time, db_->Count()); };
+  ASSERT_THAT(db_->Set("ever", "value"), IsOk());
+  for (int i = 0; i < 100; ++i) {  // until the first pass, of the new database, has ended before the Close
+    std::this_thread::sleep_for(50ms * (i + 1));
+    Reopen("mode=read");  // without the thread
+    if (!is_due_at(kStart)) break;
+    Reopen();
+  }
+  EXPECT_FALSE(is_due_at(kStart));
+  EXPECT_FALSE(is_due_at(2 * kStart));
+  Reopen();
+  ASSERT_THAT(db_->Set("later", "value", {.ttl = 100ms}), IsOk());
+  ASSERT_THAT(db_->Set("soon", "value", {.ttl = 50ms}), IsOk());
+  Reopen("mode=read");
+  EXPECT_FALSE(is_due_at(kStart + 49));
+  EXPECT_TRUE(is_due_at(kStart + 50));
+}
+
+TEST_P(ExpiryOpenTest, RecordsOfAKilledProcessAreRemoved) {
+  ASSERT_THAT(db_->Set("ever", "value"), IsOk());
+  std::this_thread::sleep_for(200ms);  // so that the file says that no record expires
+  ASSERT_THAT(db_->Close(), IsOk());
+  db_ = nullptr;
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto db = Open("mode=write").value();
+    bool is_set = true;
+    for (int i = 0; i < 100; ++i) is_set = is_set && db->Set(absl::StrCat("key", i), "value", {.ttl = 50ms}).ok();
+    _exit(is_set ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_EQ(status, 0);
+  the_time = kStart + 50;
+  db_ = Open("mode=write").value();
+  EXPECT_TRUE(LeavesRecords(*db_, 1));
+  EXPECT_EQ(Get("ever"), "value");
 }
 
 // Readers and writers see each record until its time and never after it, while expired ones are removed.

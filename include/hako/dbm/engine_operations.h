@@ -182,9 +182,10 @@ class EngineOperations : public Operations<D> {
   // FailedPrecondition if it has none, and the options ask for one.
   // REQUIRES: no other thread uses the database
   template <class Options>
-  Status KeepTimes(const Options& options, std::uint64_t clock) {
+  Status KeepTimes(const Options& options, std::uint64_t clock, std::uint64_t first_expiry = 0) {
     if constexpr (requires { options.expiry; }) {
       if (clock != 0) expiry_ = std::make_unique<Expiry>(options.clock, clock);
+      if (clock != 0 && first_expiry != 0) expiry_->schedule().ExpectNone(expiry_->Now(), first_expiry);
       reads_plainly_ = reads_plainly_ && clock == 0;
       if (clock == 0 && options.expiry) return Expiry::NoTimesError();
     }

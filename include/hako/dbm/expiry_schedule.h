@@ -11,6 +11,8 @@
 //   2. Each record in the database that expires does so at Earliest() or later, except one whose Set
 //      was not yet complete at the begin of the last two passes.
 //   3. After RequestPass a pass is due, until one that began later has ended.
+//   4. A database that was closed keeps FirstExpiry, so that its next Open need not read all records: a pass
+//      is due once one of them may have expired.
 //
 // As in the active expiry of Redis, a share of expired records is accepted, and bounded by an estimate;
 // Redis estimates it by random samples of the records themselves.
@@ -68,10 +70,19 @@ class ExpirySchedule {
   // The database may have records that no pass has seen, and for which NoteSet was not called.
   void RequestPass() { num_requests_.fetch_add(1); }
 
+  // The database was opened: its records expire at `first` or later, as FirstExpiry was.
+  void ExpectNone(std::uint64_t now, std::uint64_t first) {
+    began_ = now;
+    unseen_from_ = first;
+    num_served_ = num_requests_.load();
+  }
+  // No record in the database expires before this, kNone: none expires; 0: unknown. REQUIRES: no other thread
+  std::uint64_t FirstExpiry() const { return num_served_ == num_requests_.load() ? std::min(Earliest(), unseen_from_) : 0; }
+
   // Whether a pass should begin. `count`: the records in the database.
   bool IsDue(std::uint64_t now, std::uint64_t count) const {
     if (num_served_ != num_requests_.load()) return std::chrono::steady_clock::now() >= retry_at_;
-    return ExpiredShare(now, count) >= kDueShare || (Earliest() <= now && Since(now) >= kDelayMax);
+    return now >= unseen_from_ || ExpiredShare(now, count) >= kDueShare || (Earliest() <= now && Since(now) >= kDelayMax);
   }
   // Returns the time in which the pass should end: until kShareMax of all records have expired, if they
   // go on as since the last pass.
@@ -81,6 +92,7 @@ class ExpirySchedule {
     began_ = now;
     steady_began_ = steady_now;
     num_begun_ = num_requests_.load();
+    unseen_from_ = ExpirySurvey::kNone;
     earliest_before_ = earliest_set_.exchange(ExpirySurvey::kNone, std::memory_order_relaxed);
     for (auto& records : set_) records.store(0, std::memory_order_relaxed);
     return since_last * (kShareMax / kDueShare - 1);
@@ -133,6 +145,7 @@ class ExpirySchedule {
   std::chrono::steady_clock::time_point steady_began_, retry_at_;
   std::uint64_t num_begun_ = 0, num_served_ = 0;  // requests before the last pass began, and before the last that ended
   ExpirySurvey survey_;
+  std::uint64_t unseen_from_ = ExpirySurvey::kNone;      // when the first record may expire that no pass has seen since Open
   std::uint64_t earliest_ = ExpirySurvey::kNone;         // of the last pass
   std::uint64_t earliest_before_ = ExpirySurvey::kNone;  // set between the last pass and the one before
   std::atomic<std::uint64_t> num_requests_{1};

@@ -273,7 +273,10 @@ Status HashDBM<FileT>::StoreMetadata() {
 template <File FileT>
 Status HashDBM<FileT>::CloseFile() {
   auto& extents = space_->extents();
-  if (this->expiry() != nullptr) NoteClock(this->expiry()->latest());
+  if (this->expiry() != nullptr) {
+    NoteClock(this->expiry()->latest());
+    extents.NoteFirstExpiry(this->expiry()->schedule().FirstExpiry());
+  }
   HAKO_RETURN_IF_ERROR(space_->Health());  // after a failed write, the next Open recovers the last synchronized state
   HAKO_RETURN_IF_ERROR(this->FlushPending());
   if (WriterState* mine = writers_.Mine(); mine != nullptr) {

@@ -15,7 +15,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   WriterState* mine = dbm->writers_.Mine();
   if (mine == nullptr) return dbm->writers_.Refusal();
-  HAKO_RETURN_IF_ERROR(dbm->KeepTimes(options, dbm->space_->extents().clock()));
+  HAKO_RETURN_IF_ERROR(dbm->KeepTimes(options, dbm->space_->extents().clock(), dbm->space_->extents().first_expiry()));
   const log::NamedLog named = dbm->LogInFile();
   dbm->log_place_ = std::move(log);
   dbm->space_->log().Name(named.id, named.from);

@@ -378,7 +378,7 @@ void EngineOperations<D, Space, Engine>::SweepInBackground(const std::atomic<boo
   };
   ExpirySurvey survey;
   const Status removed = RemoveExpired(go_on, &survey).status();
-  if (removed.ok() || absl::IsDataLoss(removed))
+  if (!stops.load(std::memory_order_relaxed) && (removed.ok() || absl::IsDataLoss(removed)))
     schedule.EndPass(survey);
   else
     schedule.FailPass();

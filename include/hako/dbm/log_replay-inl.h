@@ -25,9 +25,11 @@ auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> Sta
   if (writer == nullptr) return self().writers_.Refusal();
   if (writable_) HAKO_RETURN_IF_ERROR(log->Sync());  // before a checkpoint names a position in it
   const auto queue = std::make_unique<RedoQueue>();
+  std::uint64_t num_runs = 0;
   const auto redo = [&](std::span<const format::LogEntry> run, log::Position end) -> Status {
     const format::LogOp op = run.front().op;
     if (op == format::LogOp::kTime) return RedoTime(run);
+    ++num_runs;
     const bool is_queued = run.size() == 1 && (op == format::LogOp::kSet || op == format::LogOp::kRemove);
     if (is_queued && queue->Push(run.front(), end)) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(RedoQueued(*writer, queue.get()));
@@ -40,6 +42,9 @@ auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> Sta
   HAKO_RETURN_IF_ERROR(log->Replay(named.from, redo));
   HAKO_RETURN_IF_ERROR(RedoQueued(*writer, queue.get()));
   updates().NoteReplayed(log->position());
+  if constexpr (requires { self().expiry(); }) {
+    if (num_runs > 0 && self().expiry() != nullptr) self().expiry()->schedule().RequestPass();
+  }
   return log;
 }
 

@@ -309,6 +309,7 @@ Status PoolOperations<D, FileT, Codec, Options>::CloseFile() {
   const log::NamedLog before = LogInFile(), now{space().log().id(), space().log().position()};
   const bool is_kept = now.id == before.id && !now.HasEnded();
   Status status;
+  if (self().expiry() != nullptr) store.NoteFirstExpiry(self().expiry()->schedule().FirstExpiry());
   if (space().IsDirty() || self().expiry() != nullptr) {  // the superblock gets the latest time
     status = SynchronizeLocked();
   } else if (!before.IsNone() && !is_kept) {

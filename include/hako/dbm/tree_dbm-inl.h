@@ -30,7 +30,7 @@ auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<typename Files::L
   const std::uint32_t page_size = space->store().super().page_size;
   std::unique_ptr<TreeDBM> dbm(new TreeDBM(std::move(space), page_size, options, checkpointed));
   dbm->log_place_ = std::move(log);
-  HAKO_RETURN_IF_ERROR(dbm->KeepTimes(options, dbm->space_->store().super().clock));
+  HAKO_RETURN_IF_ERROR(dbm->KeepTimes(options, dbm->space_->store().super().clock, dbm->space_->store().super().first_expiry));
   if (dbm->expiry() != nullptr) dbm->CallAfterUpdates();
   if (is_new) {
     if (options.type) dbm->BeginType(*options.type);

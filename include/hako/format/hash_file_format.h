@@ -30,6 +30,7 @@
 //   7  Files of before the release may lack map_identity, seals and `published`: they are
 //      zero there.
 //   8  a file whose values have the stored form of dbm/expiry.h, and a clock. Others are written as 7.
+//      Files of before the release may lack first_expiry: it is zero there.
 #pragma once
 
 #include <array>
@@ -91,7 +92,9 @@ struct HashSuperBlock {
   Le<std::uint64_t> map_identity;
   // The latest time that the database has seen, in milliseconds since 1970; 0: records do not expire.
   Le<std::uint64_t> clock;
-  std::array<std::byte, 216> reserved;
+  // At a clean end: no record of the file expires before this time, ~0 = none expires; 0: unknown.
+  Le<std::uint64_t> first_expiry;
+  std::array<std::byte, 208> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);

@@ -36,6 +36,7 @@
 //   2  applied_index, which is zero in files of version 1. A checkpoint of a file of version 1 makes
 //      it one of version 2.
 //   3  a file whose values have the stored form of dbm/expiry.h, and a clock. Others are written as 2.
+//      Files of before the release may lack first_expiry: it is zero there.
 #pragma once
 
 #include <array>
@@ -103,7 +104,9 @@ struct TreeSuperBlock {
   Le<std::uint64_t> applied_index;   // of the application (dbm/write_batch.h)
   // The latest time that the database has seen, in milliseconds since 1970; 0: records do not expire.
   Le<std::uint64_t> clock;
-  std::array<std::byte, 144> reserved;
+  // At a clean end: no record of the file expires before this time, ~0 = none expires; 0: unknown.
+  Le<std::uint64_t> first_expiry;
+  std::array<std::byte, 136> reserved;
   // Meaningless: its first byte is changed to have the block written again.
   std::array<std::byte, 8> touched;
   Le<std::uint64_t> check;  // of the 496 bytes before `touched`

@@ -95,6 +95,10 @@ class ExtentFile : public LiveStateFile<FileT> {
                ? std::max<std::uint64_t>(super_.clock, format::UnsealClock(this->LoadLive(&format::LiveState::clock)))
                : std::uint64_t{super_.clock};
   }
+  // See format::HashSuperBlock. 0 unless the file was closed.
+  std::uint64_t first_expiry() const { return found_ == FoundState::kClean ? std::uint64_t{super_.first_expiry} : 0; }
+  // Of the superblocks that are written from now on, as the database is closed.
+  void NoteFirstExpiry(std::uint64_t time) { first_expiry_ = time; }
   void NoteClock(std::uint64_t latest) {
     sync::RaiseTo(clock_, latest);
     this->RaiseLiveClock(latest);
@@ -356,6 +360,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   Status Commit() { return StoreSuper(&ExtentFile::Sync); }
   Status StoreSuper(Status (ExtentFile::*sync)()) {
     if (super_.clock != 0) super_.clock = std::max<std::uint64_t>(super_.clock, clock_.load(std::memory_order_relaxed));
+    super_.first_expiry = first_expiry_;
     super_.version = super_.clock != 0 ? format::kHashFileVersion : format::kHashFilePlainVersion;  // an older file's new fields are zero
     super_.sequence = super_.sequence + 1;
     super_.check = format::CheckOf(super_);
@@ -368,6 +373,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   FoundState found_ = FoundState::kNew;
   format::HashSuperBlock super_;
   std::atomic<std::uint64_t> clock_{0};
+  std::uint64_t first_expiry_ = 0;
   std::atomic<std::uint64_t> tail_{0};
   mutable sync::Mutex mutex_;
   ExtentList free_ ABSL_GUARDED_BY(mutex_);

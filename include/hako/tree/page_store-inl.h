@@ -123,6 +123,7 @@ Status PageStore<FileT>::SetLog(const log::DatabaseId& id, log::Position positio
 template <File FileT>
 Status PageStore<FileT>::StoreSuper(Super super) {
   if (super.clock != 0) super.clock = std::max<std::uint64_t>(super.clock, clock_.load(std::memory_order_relaxed));
+  super.first_expiry = first_expiry_;
   super.version = VersionOf(kind_, super.clock);
   super.sequence = super.sequence + 1;
   super.check = format::CheckOf(super);

@@ -91,6 +91,8 @@ class PageStore {
 
   // Gives the next superblock this clock, if the file has one. From any thread.
   void NoteClock(std::uint64_t latest) { sync::RaiseTo(clock_, latest); }
+  // See format::TreeSuperBlock. Of those that are written from now on, as the database is closed.
+  void NoteFirstExpiry(std::uint64_t time) { first_expiry_ = time; }
   // Makes durable which log the file needs, without a checkpoint; zeros = none.
   Status SetLog(const log::DatabaseId& id, log::Position position);
   // The position that the last checkpoint names.
@@ -238,6 +240,7 @@ class PageStore {
   ImageWriter<FileT> writer_{file_, space_};
   bool space_is_known_ = false;
   std::atomic<std::uint64_t> clock_{0};
+  std::uint64_t first_expiry_ = 0;
   bool super_is_durable_ = false;
   bool is_written_ = false;
   std::atomic<std::uint64_t> free_bytes_{0}, num_commits_{0}, synced_at_{0};
