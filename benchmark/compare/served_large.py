@@ -4,9 +4,9 @@
     served_large.py --server build/package/bin/hako-server --bin build/compare/benchmark/compare --dir /on/a/disk
 
 The server runs in a memory cgroup (version 1, as root) of an eighth of its file, and reads past the page cache. A loop thread
-reads the device once at a time, so as many clients with one request each in flight as there are loop threads keep as many
-reads in flight, and fio as many jobs. A line a depth: requests a second of gets and of sets of random keys, those of fio with
-reads and with writes of 4 KiB, and the ratios, the medians of the rounds.
+reads the records together that its clients ask for at the same time. A line a depth: that many clients have one request each
+in flight, and fio has that many jobs. Requests a second of gets and of sets of random keys, those of fio with reads and with
+writes of 4 KiB, and the ratios, the medians of the rounds.
 """
 import argparse
 import json
@@ -49,7 +49,8 @@ def main():
     parser.add_argument("--options", default="block_cache_bytes=32mi", help="more options of the database")
     parser.add_argument("--n", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=1000, help="bytes of a value")
-    parser.add_argument("--depths", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--depths", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--threads", type=int, default=2, help="loop threads, at most one a client")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=4)
     args = parser.parse_args()
@@ -68,7 +69,7 @@ def main():
     for depth in args.depths:
         results = []
         for number in range(args.rounds):
-            server = start(args, depth, True)
+            server = start(args, min(depth, args.threads), True)
             load(args, server, "fetch", 2000 * depth, depth)
             rate = load(args, server, "fetch", 2000 * depth, depth, seed=number)
             get = load(args, server, "fetch", rate * args.seconds, depth, seed=number + 10)

@@ -41,7 +41,9 @@ void Connection::OnAllocate(uv_handle_t* handle, std::size_t, uv_buf_t* buffer) 
 void Connection::OnRead(uv_stream_t* stream, ssize_t size, const uv_buf_t* buffer) {
   Connection& self = Of(stream);
   if (size == 0) return;
-  if (size < 0) {  // replies to what has arrived are still sent
+  if (size < 0) {  // what has arrived is still run and replied
+    if (self.is_gathered) self.RunGathered();
+    if (self.is_closing_) return;
     if (self.is_in_handshake() && self.tls_->has_received()) self.loop_.NoteTlsFailure(self.client_, "the client left");
     self.client_.closes = true;
     self.UpdateReading();
@@ -52,6 +54,11 @@ void Connection::OnRead(uv_stream_t* stream, ssize_t size, const uv_buf_t* buffe
   try {
     if (self.tls_ != nullptr) [[unlikely]] {
       self.ReceiveEncrypted({buffer->base, static_cast<std::size_t>(size)});
+    } else if (self.loop_.gathers_requests()) {
+      const std::size_t added = static_cast<std::size_t>(size);
+      self.input_.empty() ? self.input_.Append({buffer->base, added}) : self.input_.Extend(added);
+      if (self.input_.size() < kGatheredMax) return self.loop_.Gather(self);
+      return self.RunGathered();
     } else if (self.input_.empty()) {
       self.Receive({buffer->base, static_cast<std::size_t>(size)});
     } else {
@@ -94,6 +101,15 @@ void Connection::Resume() {
   is_resumed = false;
   if (is_closing_) return;
   has_more_ = false;
+  RunInput();
+}
+
+void Connection::RunGathered() {
+  is_gathered = false;
+  if (!is_closing_) RunInput();
+}
+
+void Connection::RunInput() {
   if (!IsPaused()) {
     try {
       input_.Consume(RunRequests(input_.view()));
@@ -106,12 +122,30 @@ void Connection::Resume() {
   UpdateReading();
 }
 
-std::size_t Connection::RunRequests(std::string_view bytes) {
+void Connection::AddKeys(std::vector<std::string_view>* keys) {
+  num_prefetched_ = 0;
+  if (IsPaused() || !parser_.is_at_begin() || (!client_.is_authenticated && loop_.settings().has_password())) return;
+  RequestParser parser;
+  RequestBatch& batch = loop_.batch();
+  const auto result = batch.Fill(parser, input_.view(), Limits(), RequestBatch::kMax);
+  std::size_t count = batch.size();
+  if (result == RequestParser::Result::kRequest && parser.is_inline()) --count;  // its words end with the parser
+  for (std::size_t i = 0; i < count; ++i) {
+    if (batch.words(i).size() > 1) keys->push_back(batch.words(i)[1]);
+  }
+  num_prefetched_ = count;
+}
+
+RequestLimits Connection::Limits() const {
   const Settings& settings = loop_.settings();
-  RequestLimits limits{.bulk = settings.bulk_max.load(std::memory_order_relaxed),
-                       .request = static_cast<std::size_t>(settings.request_max.load(std::memory_order_relaxed))};
+  return {.bulk = settings.bulk_max.load(std::memory_order_relaxed),
+          .request = static_cast<std::size_t>(settings.request_max.load(std::memory_order_relaxed)),
+          .is_authenticated = client_.is_authenticated || !settings.has_password()};
+}
+
+std::size_t Connection::RunRequests(std::string_view bytes) {
   std::size_t used = 0, commands = 0;
-  out_.set_limit(static_cast<std::size_t>(settings.output_max.load(std::memory_order_relaxed)));
+  out_.set_limit(static_cast<std::size_t>(loop_.settings().output_max.load(std::memory_order_relaxed)));
   ReplyWriter reply(&out_, client_.protocol);
   const TurnLock turn(loop_);
   while (!IsPaused()) {
@@ -120,7 +154,7 @@ std::size_t Connection::RunRequests(std::string_view bytes) {
       loop_.ResumeSoon(*this);
       break;
     }
-    limits.is_authenticated = client_.is_authenticated || !settings.has_password();
+    const RequestLimits limits = Limits();
     RequestBatch& batch = loop_.batch();
     const auto result = batch.Fill(parser_, bytes.substr(used), limits, limits.is_authenticated ? RequestBatch::kMax : 1);
     const std::size_t done = RunBatch(batch, reply);
@@ -145,7 +179,10 @@ std::size_t Connection::RunRequests(std::string_view bytes) {
 
 // Returns the number of requests that it has run.
 std::size_t Connection::RunBatch(const RequestBatch& batch, ReplyWriter& reply) {
-  if (batch.size() > 1) {
+  if (num_prefetched_ >= batch.size()) {
+    num_prefetched_ -= batch.size();
+  } else if (batch.size() > 1) {
+    num_prefetched_ = 0;
     std::string_view keys[RequestBatch::kMax];
     std::size_t count = 0;
     for (std::size_t i = 0; i < batch.size(); ++i) {

@@ -7,7 +7,7 @@
 // more than `output_max` bytes waiting is disconnected.
 //
 // An idle connection has no buffer: bytes arrive in the loop's, and only what is left of an incomplete
-// request is copied.
+// request is copied. Where the loop gathers requests (LoopThread), all are, up to kGatheredMax bytes.
 //
 // TLS (TlsSession) is between the socket and Receive, and between FlushOutput and the socket. A reply is
 // encrypted in pieces of kTlsPiece, each once the socket has taken the one before; so a connection holds
@@ -23,6 +23,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/client.h"
 #include "server/output_buffer.h"
@@ -39,6 +40,7 @@ class Connection {
  public:
   static constexpr std::size_t kOutputPause = std::size_t{1} << 20;
   static constexpr unsigned kTurnCommands = 1000;
+  static constexpr std::size_t kGatheredMax = std::size_t{64} << 10;
   static constexpr std::size_t kTlsPiece = std::size_t{256} << 10;
 
   explicit Connection(LoopThread& loop) : loop_(loop) {}
@@ -53,6 +55,10 @@ class Connection {
   // all that it has.
   void Hold() { is_held_ = true; }
   void Release();
+  // Adds the first words behind the names of the next few commands: the keys of most of them.
+  void AddKeys(std::vector<std::string_view>* keys);
+  // Runs what was gathered.
+  void RunGathered();
   // Sends what it can; at the end of a turn.
   void FlushOutput();
   // Closes the socket at once, with a close_notify of TLS. The connection deletes itself soon.
@@ -62,8 +68,9 @@ class Connection {
   std::uint64_t last_active() const { return last_active_; }  // milliseconds of the loop's clock
   std::uint64_t started() const { return started_; }          // the same
   bool is_in_handshake() const { return tls_ != nullptr && tls_->state() == TlsSession::State::kHandshake; }
-  bool is_listed = false;   // in the loop's list of connections to flush
-  bool is_resumed = false;  // in that of connections to resume
+  bool is_listed = false;    // in the loop's list of connections to flush
+  bool is_resumed = false;   // in that of connections to resume
+  bool is_gathered = false;  // in that of connections with requests to run
 
  private:
   static Connection& Of(void* handle) { return *static_cast<Connection*>(static_cast<uv_handle_t*>(handle)->data); }
@@ -76,9 +83,12 @@ class Connection {
   void ReceiveEncrypted(std::string_view bytes);
   // Ends the connection if its client has ended the session and all that it sent before was run.
   void EndIfSessionEnded();
+  // Runs the requests in input_.
+  void RunInput();
   // Runs requests; returns the number of bytes consumed.
   std::size_t RunRequests(std::string_view bytes);
   bool IsPaused() const { return client_.closes || is_held_ || is_working_ || has_more_ || is_sending_ || out_.size() >= kOutputPause; }
+  RequestLimits Limits() const;
   std::size_t RunBatch(const RequestBatch& batch, ReplyWriter& reply);
   void StartWork();
   void EndWork(OutputBuffer* reply, bool changes_rows);
@@ -101,7 +111,8 @@ class Connection {
   std::unique_ptr<TlsSession> tls_;  // nullptr: plain
   std::uint64_t last_active_ = 0, started_ = 0;
   bool is_reading_ = false, is_sending_ = false, is_held_ = false, is_working_ = false, is_closing_ = false, is_closed_ = false;
-  bool has_more_ = false;  // input_ has requests that were not run for the limits of a turn
+  std::size_t num_prefetched_ = 0;  // of the next requests
+  bool has_more_ = false;           // input_ has requests that were not run for the limits of a turn
 };
 
 }  // namespace hako::server

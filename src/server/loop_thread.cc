@@ -36,7 +36,10 @@ constexpr unsigned kFailuresLogged = 5;  // a second
 }  // namespace
 
 LoopThread::LoopThread(ServerState* server, unsigned number)
-    : commands_(server, number, AllCommands().size()), dispatcher_(commands_), committer_(server, [this] { uv_async_send(&committed_); }) {
+    : commands_(server, number, AllCommands().size()),
+      dispatcher_(commands_),
+      gathers_requests_(server->database.PrefetchReads()),
+      committer_(server, [this] { uv_async_send(&committed_); }) {
   uv_loop_init(&loop_);
   uv_async_init(&loop_, &wake_, [](uv_async_t* handle) { Of(handle).OnWake(); });
   uv_async_init(&loop_, &committed_, [](uv_async_t* handle) {
@@ -140,6 +143,7 @@ void LoopThread::Forget(Connection& connection) {
   LogDebug("client disconnected", {{"client", connection.client().address}});
   std::erase(to_flush_, &connection);
   std::erase(held_, &connection);
+  std::erase(gathered_, &connection);
   std::erase(to_resume_, &connection);
   std::replace(turn_.begin(), turn_.end(), &connection, static_cast<Connection*>(nullptr));
   connections_.erase(connection.client().id);
@@ -155,7 +159,35 @@ void LoopThread::OnResume() {
   turn_.clear();
 }
 
+void LoopThread::Gather(Connection& connection) {
+  if (std::exchange(connection.is_gathered, true)) return;
+  gathered_.push_back(&connection);
+}
+
+void LoopThread::RunGathered() {
+  static constexpr std::size_t kKeysMax = 256;  // a small part of the cache of the file
+  if (gathered_.empty()) return;
+  keys_.clear();
+  try {
+    for (Connection* const connection : gathered_) {
+      if (keys_.size() < kKeysMax) connection->AddKeys(&keys_);
+    }
+  } catch (const std::bad_alloc&) {  // the records are read one by one
+    keys_.clear();
+  }
+  if (keys_.size() > 1) {
+    const TurnLock turn(*this);
+    commands_.server.database.Prefetch(keys_);
+  }
+  turn_.swap(gathered_);
+  for (std::size_t i = 0; i < turn_.size(); ++i) {
+    if (turn_[i] != nullptr && turn_[i]->is_gathered) turn_[i]->RunGathered();
+  }
+  turn_.clear();
+}
+
 void LoopThread::EndTurn() {
+  RunGathered();
   if (!committer_.is_running()) CommitTurn(false);
   if (to_resume_.empty()) uv_idle_stop(&resume_);  // not before: the loop would block with replies to send
 }

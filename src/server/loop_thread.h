@@ -1,7 +1,8 @@
 // LoopThread: a thread with an event loop (libuv), and the connections that it serves.
 //
 // One turn of the loop:
-//   1. Poll: each socket that has bytes is read, and its requests run (Connection).
+//   1. Poll: each socket that has bytes is read, and its requests run (Connection). Where prefetching keys
+//      reads the device, they are gathered, and run once the records of all have been read together.
 //   2. Group commit: if anything was changed, one Commit of the log for the whole turn. One that waits for
 //      a device runs in the Committer: the turns that follow then have one commit after it.
 //   3. The replies of the turn are sent.
@@ -59,6 +60,8 @@ class LoopThread {
   OutputBuffer& decrypted() { return decrypted_; }  // of one read
   void FlushSoon(Connection& connection);
   void ResumeSoon(Connection& connection);
+  bool gathers_requests() const { return gathers_requests_; }
+  void Gather(Connection& connection);
   // Counts and logs a client whose TLS handshake has failed.
   void NoteTlsFailure(const Client& client, std::string_view reason);
   // The connection is closing.
@@ -79,6 +82,7 @@ class LoopThread {
   void Welcome(Accepted accepted);
   void CloseStalledHandshakes();
   void EndTurn();
+  void RunGathered();
   void CommitTurn(bool is_last);
   void EndCommit();
   // Sends the replies of these connections, or closes them if their commit has failed.
@@ -93,11 +97,13 @@ class LoopThread {
   CommandThread commands_;
   Dispatcher dispatcher_;
   RequestBatch batch_;
+  const bool gathers_requests_;
+  std::vector<std::string_view> keys_;  // of the requests gathered
   OutputBuffer decrypted_;
   unsigned logged_failures_ = 0, unlogged_failures_ = 0;  // of handshakes, this second
   const std::unique_ptr<char[]> read_buffer_ = std::make_unique_for_overwrite<char[]>(kReadBuffer);
   std::unordered_map<std::uint64_t, Connection*> connections_;
-  std::vector<Connection*> to_flush_, to_resume_, turn_;
+  std::vector<Connection*> to_flush_, to_resume_, gathered_, turn_;
   std::vector<Connection*> held_;  // those whose replies wait for the committer
   Committer committer_;
   std::thread thread_;

@@ -62,6 +62,8 @@ class RequestParser {
     at_ = searched_ = 0;
     places_.clear();
   }
+  // Whether no part of a request has been read.
+  bool is_at_begin() const { return state_ == State::kBegin && searched_ == 0; }
   // The text of the error, without "-ERR ".
   const std::string& error() const { return error_; }
   // How many bytes more than the given ones the request needs at least; a hint for the buffer.

@@ -179,22 +179,47 @@ TEST_P(HashAccessTest, GetMultiBatchesReads) {
     return calls;
   };
   const auto together = calls_of([&] { return get() == 64; });
-  const auto one_by_one = calls_of([&] {
+  const auto get_each = [&] {
     std::string value;
     for (const std::string_view key : keys) {
       if (!db->Get(key, &value).ok()) return false;
     }
     return true;
+  };
+  const auto one_by_one = calls_of(get_each);
+  const auto prefetched = calls_of([&] {
+    db->Prefetch(keys);
+    return get_each();
   });
+  EXPECT_TRUE(db->PrefetchReads());
   if (together) {
     EXPECT_GE(one_by_one, 62u);
     EXPECT_LE(together, 32u);
+    EXPECT_LE(prefetched, 32u);
   }
   const Stats got = AccessesOf(*db, [&] { EXPECT_EQ(get(), 64u); });
   EXPECT_LE(got.device_reads, 64u);
   EXPECT_GE(got.device_reads, 60u) << "they were not in the cache";
   EXPECT_EQ(got.second_reads, 0u);
   if (!together) GTEST_SKIP() << "this process may not trace another";
+}
+
+TEST_P(HashAccessTest, PrefetchReadsRecordsIntoTheCache) {
+  ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
+  SetAll(*db);
+  ASSERT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
+  EXPECT_TRUE(db->PrefetchReads());
+  ASSERT_THAT(db->Get(NumberedKey(kRecords - 1)).status(), IsOk());  // now it knows how long records are
+  const std::vector<std::string> names = SixtyFourKeys();
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  const Stats prefetched = AccessesOf(*db, [&] { db->Prefetch(keys); });
+  EXPECT_LE(prefetched.device_reads, 64u);
+  EXPECT_GE(prefetched.device_reads, 60u);
+  const Stats got = AccessesOf(*db, [&] {
+    for (const std::string_view key : keys) EXPECT_THAT(db->Get(key).status(), IsOk());
+  });
+  EXPECT_EQ(got.device_reads, 0u);
 }
 
 // The system may see fewer reads: allocated space that was never written is not read from the

@@ -273,8 +273,8 @@ TEST_P(ServerDifferentialTest, RepliesAreThoseOfRedis) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ServerDifferentialTest,
-                         testing::Values(Case{"Tiny2", "?dbm=tiny", "2"}, Case{"Hash3", "a.hkh", "3"}, Case{"Tree2", "a.hkt", "2"},
-                                         Case{"Baby3", "?dbm=baby", "3"}),
+                         testing::Values(Case{"Tiny2", "?dbm=tiny", "2"}, Case{"Hash3", "a.hkh", "3"}, Case{"Direct2", "a.hkh?direct", "2"},
+                                         Case{"Tree2", "a.hkt", "2"}, Case{"Baby3", "?dbm=baby", "3"}),
                          [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

@@ -141,7 +141,7 @@ TEST_P(HeldReplyTest, AStopWaitsForTheSyncAndReplies) {
   EXPECT_EQ(second.Read(), "+OK\r\n");
 }
 
-INSTANTIATE_TEST_SUITE_P(Databases, HeldReplyTest, testing::Values("a.hkh", "a.hkt", "a.hks"));
+INSTANTIATE_TEST_SUITE_P(Databases, HeldReplyTest, testing::Values("a.hkh", "a.hkt", "a.hks", "a.hkh?direct"));
 
 }  // namespace
 }  // namespace hako

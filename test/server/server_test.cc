@@ -282,6 +282,53 @@ TEST_F(ServerTest, ALongPipelineDoesNotWaitForATimer) {
   EXPECT_LT(least, std::chrono::seconds(2));
 }
 
+// Where records are read past the page cache, the requests of a turn are gathered, and their records read
+// together.
+TEST_F(ServerTest, GatheredRequestsAreAllRun) {
+  static constexpr int kRecords = 2000, kClients = 20;
+  ServerProcess server({"--db", dir_.File("a.hkh?direct,block_cache_bytes=1mi")});
+  RespClient first = server.Connect();
+  const auto value_of = [](int i) { return std::to_string(i) + std::string(1000, 'v'); };
+  for (int i = 0; i < kRecords; ++i) ASSERT_EQ(first.Run({"set", "k" + std::to_string(i), value_of(i)}), "+OK\r\n");
+  std::vector<RespClient> clients;
+  for (int c = 0; c < kClients; ++c) clients.push_back(server.Connect());
+  for (int round = 0; round < 5; ++round) {
+    const auto key_of = [round](int c, int i) { return (round * 7919 + c * 613 + i * 37) % kRecords; };
+    for (int c = 0; c < kClients; ++c) {
+      std::string requests = c % 3 == 0 ? "get k5\r\n" : "";
+      for (int i = 0; i < 40; ++i) requests += RespClient::Encode({"get", "k" + std::to_string(key_of(c, i))});
+      requests += RespClient::Encode({"incr", "n"});
+      if (c % 4 == 0) {  // in two pieces
+        clients[static_cast<std::size_t>(c)].Send(requests.substr(0, 777));
+        requests.erase(0, 777);
+      }
+      clients[static_cast<std::size_t>(c)].Send(requests);
+    }
+    int wrong = 0;
+    const auto reply_of = [&](int i) { return "$" + std::to_string(value_of(i).size()) + "\r\n" + value_of(i) + "\r\n"; };
+    for (int c = 0; c < kClients; ++c) {
+      RespClient& client = clients[static_cast<std::size_t>(c)];
+      if (c % 3 == 0) wrong += client.Read() != reply_of(5);
+      for (int i = 0; i < 40; ++i) wrong += client.Read() != reply_of(key_of(c, i));
+      EXPECT_THAT(client.Read(), StartsWith(":"));
+    }
+    EXPECT_EQ(wrong, 0);
+  }
+  EXPECT_EQ(first.Run({"get", "n"}), "$3\r\n100\r\n");
+  for (const char byte : RespClient::Encode({"set", "bytes", "one by one"})) first.Send({&byte, 1});
+  EXPECT_EQ(first.Read(), "+OK\r\n");
+  const std::string large(3'000'000, 'l');
+  first.Send(RespClient::Encode({"set", "large", large}) + RespClient::Encode({"get", "large"}) + RespClient::Encode({"get", "bytes"}));
+  EXPECT_EQ(first.Read(), "+OK\r\n");
+  EXPECT_EQ(first.Read().size(), large.size() + 12);
+  EXPECT_EQ(first.Read(), "$10\r\none by one\r\n");
+  for (int i = 0; i < 20; ++i) server.Connect().Send(RespClient::Encode({"incr", "left"}));  // and leaves
+  for (int i = 0; i < 10'000 && first.Run({"get", "left"}) != "$2\r\n20\r\n"; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(first.Run({"get", "left"}), "$2\r\n20\r\n");
+  EXPECT_EQ(first.Run({"hako.check"}), "+OK\r\n");
+}
+
 TEST_F(ServerTest, SettingsChangeAtRunTime) {
   ServerProcess server({"--db", dir_.File("a.hkt"), "--appendfsync", "no"});
   RespClient client = server.Connect();

@@ -97,6 +97,7 @@ struct AnyDBM::Interface {
   virtual std::uint64_t AppliedIndex() const = 0;
   virtual Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) = 0;
   virtual void Prefetch(Keys keys) const = 0;
+  virtual bool PrefetchReads() const = 0;
   virtual Status ProcessEach(EachRef visitor) = 0;
   virtual Status ProcessEachParallel(unsigned num_threads, EachRef visitor) = 0;
   virtual std::unique_ptr<CursorInterface> MakeCursor() = 0;
@@ -146,6 +147,10 @@ class AnyDBM::Model : public Interface {
   std::uint64_t AppliedIndex() const override { return db_->AppliedIndex(); }
   Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override { return db_->FetchMulti(keys, sink, arrived); }
   void Prefetch(Keys keys) const override { db_->Prefetch(keys); }
+  bool PrefetchReads() const override {
+    if constexpr (requires { db_->PrefetchReads(); }) return db_->PrefetchReads();
+    return false;
+  }
   Status ProcessEach(EachRef visitor) override { return db_->ProcessEach(visitor); }
   Status ProcessEachParallel(unsigned num_threads, EachRef visitor) override { return db_->ProcessEachParallel(num_threads, visitor); }
   std::unique_ptr<CursorInterface> MakeCursor() override { return std::make_unique<Cursor>(db_->MakeIterator()); }
@@ -313,6 +318,7 @@ inline Status AnyDBM::SetExpiry(std::string_view key, std::uint64_t expire_at) {
 inline StatusOr<std::uint64_t> AnyDBM::GetExpiry(std::string_view key) { return inside_->GetExpiry(key); }
 inline StatusOr<std::uint64_t> AnyDBM::RemoveExpired() { return inside_->RemoveExpired(); }
 inline void AnyDBM::Prefetch(std::span<const std::string_view> keys) const { inside_->Prefetch(keys); }
+inline bool AnyDBM::PrefetchReads() const { return inside_->PrefetchReads(); }
 inline AnyDBM::Iterator AnyDBM::MakeIterator() {
   HAKO_TRY { return Iterator(this, inside_->MakeCursor()); }
   HAKO_CATCH_NO_MEMORY()

@@ -140,6 +140,12 @@ class EngineOperations : public Operations<D> {
   void Prefetch(std::span<const std::string_view> keys) const {
     if (!IsClosed()) engine_.Prefetch(keys);
   }
+  // Whether that reads records of the device, many at a time, into the cache of the file: so it is worth
+  // collecting keys for it.
+  bool PrefetchReads() const {
+    if constexpr (requires { engine_.PrefetchReads(); }) return engine_.PrefetchReads();
+    return false;
+  }
 
   // OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckIdle also
   // fails within a visitor of this database (sync/writer_states.h).

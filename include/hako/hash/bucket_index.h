@@ -116,8 +116,14 @@ class BucketIndex {
   // arrived(index, whether the key exists).
   template <class S, class F>
   Status FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived);
-  // Prefetches the memory that Fetch and Process of these keys will read; a hint.
+  // Prefetches the memory that Fetch and Process of these keys will read, or reads their records into the
+  // cache of the file; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
+  // Whether it reads them, in groups whose accesses to the device overlap.
+  bool PrefetchReads() const {
+    if constexpr (Space::kReadsAhead) return space_.HasCache();
+    return false;
+  }
 
   // Appends both pieces to the record's value if that can be done in place. False if it cannot, if
   // there is no record, or if the space does not overwrite.

@@ -34,8 +34,15 @@ Status BucketIndex<Space>::FetchMulti(Writers& writers, std::span<const std::str
 
 template <class Space>
 void BucketIndex<Space>::Prefetch(std::span<const std::string_view> keys) const {
-  for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup))) {
-    PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this, keys](std::size_t i) { return space_.KeyHash(keys[i]); });
+  for (std::size_t n; !keys.empty(); keys = keys.subspan(n)) {
+    n = std::min(keys.size(), kPrefetchGroup);
+    const auto hash_of = [this, keys](std::size_t i) { return space_.KeyHash(keys[i]); };
+    if (PrefetchReads()) {
+      typename Space::Ahead ahead;
+      ReadRecords(ahead, n, hash_of);
+    } else {
+      PrefetchRecords(n, hash_of);
+    }
   }
 }
 
