@@ -120,6 +120,8 @@ class BlockCache {
   std::size_t block_size() const { return block_size_; }
   // Whether blocks stay cached, so that prefetching pays.
   bool keeps() const { return keeps_; }
+  // Of the blocks that it has at a time.
+  std::uint64_t bytes() const { return num_frames_ * block_size_; }
 
   Status Read(std::uint64_t offset, std::span<std::byte> out);
   Status Write(std::uint64_t offset, std::span<const std::byte> in);

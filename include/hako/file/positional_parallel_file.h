@@ -69,6 +69,7 @@ class PositionalParallelFile {
   std::uint64_t block_size() const { return cache_ != nullptr ? cache_->block_size() : 1; }
   // Whether blocks that were read stay in the block cache.
   bool has_cache() const { return cache_ != nullptr && cache_->keeps(); }
+  std::uint64_t cache_bytes() const { return has_cache() ? cache_->bytes() : 0; }
 
  private:
   static StatusOr<PositionalParallelFile> Open(const std::string& path, const FileOptions& options, bool batches);

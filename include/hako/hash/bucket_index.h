@@ -117,7 +117,7 @@ class BucketIndex {
   template <class S, class F>
   Status FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived);
   // Prefetches the memory that Fetch and Process of these keys will read, or reads their records into the
-  // cache of the file; a hint.
+  // cache of the file, those of the first keys if all take more than a quarter of it; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
   // Whether it reads them, in groups whose accesses to the device overlap.
   bool PrefetchReads() const {

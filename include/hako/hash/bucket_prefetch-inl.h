@@ -34,6 +34,9 @@ Status BucketIndex<Space>::FetchMulti(Writers& writers, std::span<const std::str
 
 template <class Space>
 void BucketIndex<Space>::Prefetch(std::span<const std::string_view> keys) const {
+  if constexpr (Space::kReadsAhead) {
+    if (PrefetchReads()) keys = keys.first(std::min<std::size_t>(keys.size(), space_.CachedRecords() / 4));  // the rest of the cache stays
+  }
   for (std::size_t n; !keys.empty(); keys = keys.subspan(n)) {
     n = std::min(keys.size(), kPrefetchGroup);
     const auto hash_of = [this, keys](std::size_t i) { return space_.KeyHash(keys[i]); };

@@ -75,6 +75,12 @@ class PositionalRecords : public HeapFile<FileT> {
     if constexpr (requires { extents_->file().has_cache(); }) return extents_->file().has_cache();
     return false;
   }
+  // How many records have room in that cache.
+  std::uint64_t CachedRecords() const {
+    if constexpr (requires { extents_->file().cache_bytes(); })
+      return extents_->file().cache_bytes() / std::max<std::uint64_t>(guess_.Get(), block_);
+    return 0;
+  }
   // Records that needed a second read because the first was too short.
   std::uint64_t second_reads() const { return second_reads_.load(std::memory_order_relaxed); }
 
