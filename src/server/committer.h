@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -47,13 +48,9 @@ class Committer {
   Committer(ServerState* server, std::function<void()> on_end) : server_(*server), on_end_(std::move(on_end)) {}
   Committer(const Committer&) = delete;
 
-  // False if there is no thread for it.
+  // False if there is no thread, or no memory, for it.
   bool Begin(const Changes& changes) {
-    if (thread_ == nullptr) {
-      auto started = sync::BackgroundThread::Start(std::chrono::milliseconds(0), [this] { Run(); });
-      if (!started.ok()) return false;
-      thread_ = std::move(*started);
-    }
+    if (thread_ == nullptr && !StartThread()) return false;
     {
       sync::MutexLock lock(mutex_);
       changes_ = changes;
@@ -78,6 +75,13 @@ class Committer {
   }
 
  private:
+  bool StartThread() try {
+    auto started = sync::BackgroundThread::Start(std::chrono::milliseconds(0), [this] { Run(); });
+    if (started.ok()) thread_ = std::move(*started);
+    return started.ok();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   void Run() {
     Changes changes;
     {
