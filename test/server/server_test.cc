@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <set>
@@ -14,6 +15,7 @@
 
 #include "server/resp_client.h"
 #include "server/server_process.h"
+#include "support/crash_states.h"
 #include "support/temp_dir.h"
 
 namespace hako {
@@ -64,10 +66,12 @@ TEST_F(ServerTest, KeepsItsRecordsWhenItIsStoppedAndStartedAgain) {
   }
 }
 
+using ServerKillTest = ServerTest;  // apart, as it takes long
+
 // Each acknowledged write is there after kill -9, whatever appendfsync is.
-TEST_F(ServerTest, KillLosesNoAcknowledgedWrite) {
+TEST_F(ServerKillTest, LosesNoAcknowledgedWrite) {
   const char* const given = std::getenv("HAKO_KILLS");
-  const int rounds = given != nullptr ? std::atoi(given) : 2;
+  const int rounds = given != nullptr ? std::atoi(given) : 67;
   for (const char* const file : {"a.hkh", "a.hkt", "a.hks"}) {
     std::int64_t acknowledged = 0;
     for (int round = 0; round < rounds; ++round) {
@@ -101,6 +105,7 @@ TEST_F(ServerTest, KillLosesNoAcknowledgedWrite) {
     ServerProcess server({"--db", dir_.File(file)});
     EXPECT_EQ(server.Connect().Run({"hako.check"}), "+OK\r\n");
   }
+  ReportKills(3 * static_cast<std::uint64_t>(rounds));
 }
 
 // Increments, transactions and multi-key commands of many clients in several threads are exact.
