@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/expiry_schedule.h"
+#include "hako/dbm/restore.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/file/memory_file.h"
 #include "support/file_system.h"
@@ -97,6 +99,29 @@ TEST_P(ExpiryOpenTest, RecordsOfAKilledProcessAreRemoved) {
   db_ = Open("mode=write").value();
   EXPECT_TRUE(LeavesRecords(*db_, 1));
   EXPECT_EQ(Get("ever"), "value");
+}
+
+// The file that the log is applied to says that no record expires.
+TEST_P(ExpiryOpenTest, RestoredRecordsAreRemoved) {
+  const std::string name = GetParam(), suffix = name.substr(0, name.find('?')), archive = dir_.path() + "/archive";
+  const std::string old = dir_.path() + "/old" + suffix, restored = dir_.path() + "/restored" + suffix;
+  std::filesystem::create_directory(archive);
+  Reopen(absl::StrCat("log_archive=", archive));
+  ASSERT_THAT(db_->Set("ever", "value"), IsOk());
+  std::this_thread::sleep_for(200ms);
+  ASSERT_THAT(db_->Close(), IsOk());
+  std::filesystem::copy(dir_.path() + "/db" + suffix, old);
+  db_ = Open(absl::StrCat("mode=write,log_archive=", archive)).value();
+  for (int i = 0; i < 100; ++i) ASSERT_THAT(db_->Set(absl::StrCat("key", i), "value", {.ttl = 50ms}), IsOk());
+  ASSERT_THAT(db_->Close(), IsOk());
+  ASSERT_THAT(AnyDBM::Restore(old, archive, restored, {}).status(), IsOk());
+  the_time = kStart + 50;
+  AnyOptions options = ParseAnyOptions(restored + (name == suffix ? "" : name.substr(suffix.size()))).value();
+  options.clock = &TheTime;
+  db_ = AnyDBM::Open(options).value();
+  EXPECT_EQ(db_->Count(), 101u);
+  EXPECT_TRUE(LeavesRecords(*db_, 1));
+  EXPECT_THAT(Keys(), testing::ElementsAre("ever"));
 }
 
 // Readers and writers see each record until its time and never after it, while expired ones are removed.

@@ -138,7 +138,7 @@ class EngineOperations : public Operations<D> {
 
   // A hint that these keys will be used.
   void Prefetch(std::span<const std::string_view> keys) const {
-    if (!IsClosed()) engine_.Prefetch(keys);
+    if (CheckOpen().ok()) engine_.Prefetch(keys);
   }
   // Whether that reads records of the device, many at a time, into the cache of the file: so it is worth
   // collecting keys for it.

@@ -136,6 +136,7 @@ class LogOperations : public FileOperations<D, FileT, Options> {
  private:
   // Of the log of a killed process.
   Status RedoTime(std::span<const format::LogEntry> run);
+  void RequestPass();
 
   D& self() { return static_cast<D&>(*this); }
   auto& updates() { return self().space_->log(); }

@@ -42,9 +42,7 @@ auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> Sta
   HAKO_RETURN_IF_ERROR(log->Replay(named.from, redo));
   HAKO_RETURN_IF_ERROR(RedoQueued(*writer, queue.get()));
   updates().NoteReplayed(log->position());
-  if constexpr (requires { self().expiry(); }) {
-    if (num_runs > 0 && self().expiry() != nullptr) self().expiry()->schedule().RequestPass();
-  }
+  if (num_runs > 0) RequestPass();
   return log;
 }
 
@@ -59,8 +57,15 @@ Status LogOperations<D, FileT, Options>::MakeRestored(UpdateSource& source) {
     HAKO_RETURN_IF_ERROR(self().MayReplay());
     return RedoRun(*writer, run);
   };
+  RequestPass();
   HAKO_RETURN_IF_ERROR(source.ForEach(redo));
   return Checkpoint();
+}
+
+// Of the thread that removes expired records: it does not know the times of those that come from a log.
+template <class D, File FileT, class Options>
+void LogOperations<D, FileT, Options>::RequestPass() {
+  if (const auto* const expiry = self().expiry(); expiry != nullptr) expiry->schedule().RequestPass();
 }
 
 template <class D, File FileT, class Options>
