@@ -44,6 +44,7 @@ void Connection::OnRead(uv_stream_t* stream, ssize_t size, const uv_buf_t* buffe
   if (size < 0) {  // what has arrived is still run and replied
     if (self.is_gathered) self.RunGathered();
     if (self.is_closing_) return;
+    if (self.IsPaused() && !self.input_.empty()) return self.UpdateReading();  // the end is read again once they have run
     if (self.is_in_handshake() && self.tls_->has_received()) self.loop_.NoteTlsFailure(self.client_, "the client left");
     self.client_.closes = true;
     self.UpdateReading();
@@ -144,6 +145,7 @@ RequestLimits Connection::Limits() const {
 }
 
 std::size_t Connection::RunRequests(std::string_view bytes) {
+  if (IsPaused()) return 0;
   std::size_t used = 0, commands = 0;
   out_.set_limit(static_cast<std::size_t>(loop_.settings().output_max.load(std::memory_order_relaxed)));
   ReplyWriter reply(&out_, client_.protocol);
@@ -256,6 +258,7 @@ void Connection::UpdateReading() {
 
 void Connection::Release() {
   is_held_ = false;
+  last_active_ = uv_now(loop_.loop());
   if (!input_.empty() || (tls_ != nullptr && tls_->state() == TlsSession::State::kEnded))
     loop_.ResumeSoon(*this);  // arrived meanwhile
   else

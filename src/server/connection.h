@@ -51,9 +51,10 @@ class Connection {
   bool Start(int socket, std::unique_ptr<TlsSession> tls);
   // Runs what has arrived, as far as the limits allow.
   void Resume();
-  // Its replies wait for a commit beside the loop, and no request runs until Release: so those replies are
-  // all that it has.
+  // Its replies wait for a commit beside the loop, and no request runs until Release. Work in the pool may end
+  // meanwhile: then the connection is_listed, and its replies wait for the next commit.
   void Hold() { is_held_ = true; }
+  bool is_held() const { return is_held_; }
   void Release();
   // Adds the first words behind the names of the next few commands: the keys of most of them.
   void AddKeys(std::vector<std::string_view>* keys);

@@ -172,12 +172,11 @@ void LoopThread::RunGathered() {
     for (Connection* const connection : gathered_) {
       if (keys_.size() < kKeysMax) connection->AddKeys(&keys_);
     }
+    if (keys_.size() > 1) {
+      const TurnLock turn(*this);
+      commands_.server.database.Prefetch(keys_);
+    }
   } catch (const std::bad_alloc&) {  // the records are read one by one
-    keys_.clear();
-  }
-  if (keys_.size() > 1) {
-    const TurnLock turn(*this);
-    commands_.server.database.Prefetch(keys_);
   }
   turn_.swap(gathered_);
   for (std::size_t i = 0; i < turn_.size(); ++i) {
@@ -198,7 +197,11 @@ void LoopThread::CommitTurn(bool is_last) {
   const Changes changes = TakeChanges(commands_);
   if (changes) commands_.counters.commits.Add(1);
   const bool is_held = changes && commands_.server.log.Waits() && !is_last && to_flush_.size() < connections_.size();
-  if (!is_held || !committer_.Begin(changes)) return SendReplies(&to_flush_, Commit(commands_.server, changes));
+  if (!is_held || !committer_.Begin(changes)) {
+    const Status committed = Commit(commands_.server, changes);
+    if (!committed.ok()) LogError("commit", committed);
+    return SendReplies(&to_flush_, committed);
+  }
   held_.swap(to_flush_);
   for (Connection* const connection : held_) {
     connection->is_listed = false;
@@ -209,15 +212,20 @@ void LoopThread::CommitTurn(bool is_last) {
 void LoopThread::EndCommit() {
   const Status committed = committer_.End();
   for (Connection* const connection : held_) connection->Release();
+  if (committed.ok()) {
+    std::erase_if(held_, [](const Connection* connection) { return connection->is_listed; });
+  } else {  // others may have replies that show what was not committed
+    LogError("commit", committed);
+    SendReplies(&to_flush_, committed);
+  }
   SendReplies(&held_, committed);
 }
 
 void LoopThread::SendReplies(std::vector<Connection*>* of, const Status& committed) {
-  if (!committed.ok()) LogError("commit", committed);
   turn_.swap(*of);
   for (std::size_t i = 0; i < turn_.size(); ++i) {
     if (turn_[i] == nullptr) continue;
-    if (of == &to_flush_) turn_[i]->is_listed = false;
+    turn_[i]->is_listed = false;
     committed.ok() ? turn_[i]->FlushOutput() : turn_[i]->Close();
   }
   turn_.clear();
@@ -251,7 +259,7 @@ void LoopThread::OnSecond() {
   if (limit == 0) return;
   std::vector<Connection*> idle;
   for (const auto& [id, connection] : connections_) {
-    if (uv_now(&loop_) - connection->last_active() > limit) idle.push_back(connection);
+    if (!connection->is_held() && uv_now(&loop_) - connection->last_active() > limit) idle.push_back(connection);
   }
   for (Connection* const connection : idle) connection->Close();
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -26,19 +27,25 @@ using testing::HasSubstr;
 #define HAKO_HELD_SYNCS_PATH ""
 #endif
 
-// The clients 0, 2, 4 of the server are of its first loop thread, the others of its second.
-class HeldReplyTest : public testing::TestWithParam<const char*> {
+class HeldSyncs : public testing::Test {
  protected:
   void SetUp() override {
     if (*kServerPath == 0) GTEST_SKIP() << "hako-server is not built";
+  }
+  void Start(std::vector<std::string> options) {
+    options.insert(options.end(), {"--appendfsync", "always"});
     setenv("HAKO_HELD_SYNCS", dir_.path().c_str(), 1);
     setenv("LD_PRELOAD", HAKO_HELD_SYNCS_PATH, 1);
-    server_.emplace(std::vector<std::string>{"--db", dir_.File(GetParam()), "--appendfsync", "always", "--threads", "2"});
+    server_.emplace(options);
     unsetenv("LD_PRELOAD");
     ASSERT_NE(server_->port(), 0);
   }
 
-  void Hold() { std::ofstream(dir_.File("hold")); }
+  // See held_syncs.cc.
+  void Hold(const std::string& lines = {}) {
+    std::ofstream(dir_.File("hold_")) << lines;
+    std::filesystem::rename(dir_.File("hold_"), dir_.File("hold"));
+  }
   void Release() {
     std::filesystem::remove(dir_.File("held"));
     std::filesystem::remove(dir_.File("hold"));
@@ -70,6 +77,15 @@ class HeldReplyTest : public testing::TestWithParam<const char*> {
   std::optional<ServerProcess> server_;
 };
 
+// The clients 0, 2, 4 of the server are of its first loop thread, the others of its second.
+class HeldReplyTest : public HeldSyncs, public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    HeldSyncs::SetUp();
+    if (!IsSkipped()) Start({"--db", dir_.File(GetParam()), "--threads", "2"});
+  }
+};
+
 TEST_P(HeldReplyTest, OthersAreServedDuringASync) {
   RespClient first = Connect(), watcher = Connect(), second = Connect(), other_watcher = Connect(), third = Connect();
   Hold();
@@ -94,16 +110,19 @@ TEST_P(HeldReplyTest, OthersAreServedDuringASync) {
 }
 
 TEST_P(HeldReplyTest, ASyncThatFailsDisconnectsAllThatWaitForIt) {
-  RespClient first = Connect(), watcher = Connect(), second = Connect();
+  RespClient first = Connect(), watcher = Connect(), second = Connect(), other_watcher = Connect(), reader = Connect();
   Hold();
   Send(first, {"set", "a", "1"});
   ASSERT_TRUE(IsHeld());
+  Send(reader, {"get", "a"});
   Send(second, {"set", "b", "2"});
   EXPECT_TRUE(Becomes([&] { return watcher.Run({"exists", "b"}) == ":1\r\n"; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the reader's turn
   std::ofstream(dir_.File("fail"));
   Release();
   EXPECT_EQ(first.Read(), "");
   EXPECT_EQ(second.Read(), "");
+  EXPECT_EQ(reader.Read(), "");
   EXPECT_EQ(watcher.Run({"get", "a"}), "$1\r\n1\r\n");
 }
 
@@ -138,6 +157,62 @@ TEST_P(HeldReplyTest, AStopWaitsForTheSyncAndReplies) {
   EXPECT_EQ(server_->Stop(), 0);
   release.join();
   EXPECT_EQ(first.Read(), "+OK\r\n");
+  EXPECT_EQ(second.Read(), "+OK\r\n");
+}
+
+TEST_P(HeldReplyTest, ARequestThatIsCompletedDuringASyncIsRunAfterIt) {
+  RespClient first = Connect(), watcher = Connect(), idle = Connect();
+  Hold();
+  const std::string second = RespClient::Encode({"set", "b", std::string(20'000, 'b')});
+  first.Send(RespClient::Encode({"set", "a", "1"}) + second.substr(0, 1000));
+  ASSERT_TRUE(IsHeld());
+  first.Send(second.substr(1000));
+  shutdown(first.socket_number(), SHUT_WR);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(watcher.Run({"exists", "a", "b"}), ":1\r\n");
+  Release();
+  EXPECT_EQ(first.ReadAll(), "+OK\r\n+OK\r\n");
+  EXPECT_EQ(watcher.Run({"strlen", "b"}), ":20000\r\n");
+}
+
+class HeldTimeoutTest : public HeldSyncs {};
+TEST_F(HeldTimeoutTest, AClientThatWaitsIsNotIdle) {
+  Start({"--db", dir_.File("a.hkt"), "--timeout", "1"});
+  RespClient first = Connect(), idle = Connect();
+  Hold();
+  Send(first, {"set", "a", "1"});
+  ASSERT_TRUE(IsHeld());
+  EXPECT_EQ(idle.Read(), "") << "it is disconnected";
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  Release();
+  EXPECT_EQ(first.Read(), "+OK\r\n");
+}
+
+// The thread pool has one thread, which the copy takes until its sync is let go: so the query runs once the
+// other client has put its row, whose sync must end before the reply.
+class HeldTableTest : public HeldSyncs {};
+TEST_F(HeldTableTest, WorkBesideTheLoopShowsNothingThatIsNotCommitted) {
+  setenv("UV_THREADPOOL_SIZE", "1", 1);
+  Start({"--db", dir_.File("a.hkh"), "--table", dir_.File("rows.hktb"), "--backup-dir", dir_.path()});
+  unsetenv("UV_THREADPOOL_SIZE");
+  RespClient first = Connect(), second = Connect(), copier = Connect(), idle = Connect();
+  EXPECT_EQ(first.Run({"hako.table", "put", "r0", "name", "x"}), "+OK\r\n");
+  Hold("/copy\nrows.hktb-log\n");
+  Send(copier, {"hako.backup", "copy"});
+  ASSERT_TRUE(IsHeld());
+  first.Send(RespClient::Encode({"hako.table", "put", "r1", "name", "x"}) +
+             RespClient::Encode({"hako.table", "query", "select count(*) where name matches 'x.*'"}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  Send(second, {"hako.table", "put", "r2", "name", "x"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(HasReply(first));
+  Hold("rows.hktb-log\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_FALSE(HasReply(first));
+  EXPECT_FALSE(HasReply(second));
+  Release();
+  EXPECT_EQ(first.Read(), "+OK\r\n");
+  EXPECT_THAT(first.Read(), HasSubstr("3"));
   EXPECT_EQ(second.Read(), "+OK\r\n");
 }
 

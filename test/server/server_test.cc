@@ -1,6 +1,7 @@
 // The server as a process: limits, transactions beside other clients, durability.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -327,6 +328,14 @@ TEST_F(ServerTest, GatheredRequestsAreAllRun) {
   EXPECT_EQ(first.Read(), "+OK\r\n");
   EXPECT_EQ(first.Read().size(), large.size() + 12);
   EXPECT_EQ(first.Read(), "$10\r\none by one\r\n");
+  RespClient ends = server.Connect();  // its last bytes fill a buffer, and their end comes at once
+  ends.Send("PI");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::string pings = "NG\r\n";
+  while (pings.size() < 16'384) pings += "PING\r\n";
+  ends.Send(pings);
+  shutdown(ends.socket_number(), SHUT_WR);
+  EXPECT_EQ(ends.ReadAll().size(), (1 + pings.size() / 6) * 7);
   for (int i = 0; i < 20; ++i) server.Connect().Send(RespClient::Encode({"incr", "left"}));  // and leaves
   for (int i = 0; i < 10'000 && first.Run({"get", "left"}) != "$2\r\n20\r\n"; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
