@@ -1,4 +1,4 @@
-"""What the served_*.py share: a server as a process, and the load of served_table.cc on it."""
+"""Shared by the served_*.py: a server as a process, and the load of served_table.cc on it."""
 import json
 import subprocess
 import sys
@@ -23,7 +23,7 @@ class Server:
         return subprocess.run(["redis-cli", "-p", self.port, *words], capture_output=True, text=True).stdout.strip()
 
     def load(self, program, phase, pin=(), **options):
-        """What served_table reports of a phase, None if it reports nothing; `program` is its path."""
+        """The report of served_table on a phase, None if it reports nothing; `program` is its path."""
         command = [*pin, program, f"--port={self.port}", f"--phase={phase}"] + [f"--{name}={int(value)}" for name, value in options.items()]
         output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
         return json.loads(output) if output else None

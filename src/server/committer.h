@@ -27,7 +27,7 @@ struct Changes {
   explicit operator bool() const { return records || rows; }
 };
 
-// What the thread has changed since this was called last.
+// The changes of the thread since the last call.
 inline Changes TakeChanges(CommandThread& thread) {
   Changes changes;
   if (thread.keys.TakeChanged()) changes.records = thread.server.log.Position();
@@ -62,9 +62,10 @@ class Committer {
   }
   // Between Begin and End.
   bool is_running() const { return is_running_; }
+  // Whether End would not wait for it.
   bool HasEnded() {
     sync::MutexLock lock(mutex_);
-    return has_ended_;
+    return is_running_ && has_ended_;
   }
   // Waits for the commit; returns its status.
   Status End() {

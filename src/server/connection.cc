@@ -41,7 +41,7 @@ void Connection::OnAllocate(uv_handle_t* handle, std::size_t, uv_buf_t* buffer) 
 void Connection::OnRead(uv_stream_t* stream, ssize_t size, const uv_buf_t* buffer) {
   Connection& self = Of(stream);
   if (size == 0) return;
-  if (size < 0) {  // what has arrived is still run and replied
+  if (size < 0) {  // the requests that have arrived are still run and replied
     if (self.is_gathered) self.RunGathered();
     if (self.is_closing_) return;
     if (self.IsPaused() && !self.input_.empty()) return self.UpdateReading();  // the end is read again once they have run
@@ -125,10 +125,11 @@ void Connection::RunInput() {
 
 void Connection::AddKeys(std::vector<std::string_view>* keys) {
   num_prefetched_ = 0;
-  if (IsPaused() || !parser_.is_at_begin() || (!client_.is_authenticated && loop_.settings().has_password())) return;
+  const RequestLimits limits = Limits();
+  if (IsPaused() || !parser_.is_at_begin() || !limits.is_authenticated) return;
   RequestParser parser;
   RequestBatch& batch = loop_.batch();
-  const auto result = batch.Fill(parser, input_.view(), Limits(), RequestBatch::kMax);
+  const auto result = batch.Fill(parser, input_.view(), limits, RequestBatch::kMax);
   std::size_t count = batch.size();
   if (result == RequestParser::Result::kRequest && parser.is_inline()) --count;  // its words end with the parser
   for (std::size_t i = 0; i < count; ++i) {

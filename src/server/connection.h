@@ -2,9 +2,9 @@
 // once; the replies are sent at the end of the loop's turn, after the group commit.
 //
 // Limits. A connection stops reading while more than kOutputPause bytes of replies wait to be sent, while
-// they wait for a commit, and while its work runs beside the loop; so what it holds is bounded by kOutputPause, the largest reply and the
-// largest request. It runs at most kTurnCommands in a turn, then the others have theirs. One that has
-// more than `output_max` bytes waiting is disconnected.
+// they wait for a commit, and while its work runs beside the loop; so its memory is bounded by kOutputPause,
+// the largest reply and the largest request. It runs at most kTurnCommands in a turn, then the others have
+// theirs. One that has more than `output_max` bytes waiting is disconnected.
 //
 // An idle connection has no buffer: bytes arrive in the loop's, and only what is left of an incomplete
 // request is copied. Where the loop gathers requests (LoopThread), all are, up to kGatheredMax bytes.
@@ -58,7 +58,7 @@ class Connection {
   void Release();
   // Adds the first words behind the names of the next few commands: the keys of most of them.
   void AddKeys(std::vector<std::string_view>* keys);
-  // Runs what was gathered.
+  // Runs the requests that were gathered.
   void RunGathered();
   // Sends what it can; at the end of a turn.
   void FlushOutput();

@@ -43,7 +43,7 @@ LoopThread::LoopThread(ServerState* server, unsigned number)
   uv_loop_init(&loop_);
   uv_async_init(&loop_, &wake_, [](uv_async_t* handle) { Of(handle).OnWake(); });
   uv_async_init(&loop_, &committed_, [](uv_async_t* handle) {
-    if (LoopThread& self = Of(handle); self.committer_.is_running() && self.committer_.HasEnded()) self.EndCommit();
+    if (LoopThread& self = Of(handle); self.committer_.HasEnded()) self.EndCommit();
   });
   uv_check_init(&loop_, &end_of_turn_);
   uv_idle_init(&loop_, &resume_);
@@ -214,7 +214,7 @@ void LoopThread::EndCommit() {
   for (Connection* const connection : held_) connection->Release();
   if (committed.ok()) {
     std::erase_if(held_, [](const Connection* connection) { return connection->is_listed; });
-  } else {  // others may have replies that show what was not committed
+  } else {  // others may have replies that show the failed changes
     LogError("commit", committed);
     SendReplies(&to_flush_, committed);
   }

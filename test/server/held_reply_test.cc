@@ -94,7 +94,7 @@ TEST_P(HeldReplyTest, OthersAreServedDuringASync) {
   second.Send(RespClient::Encode({"set", "b", "2"}) + RespClient::Encode({"get", "a"}));
   EXPECT_TRUE(Becomes([&] { return watcher.Run({"get", "b"}) == "$1\r\n2\r\n"; }));
   Send(first, {"set", "a", "3"});  // waits for the reply to the one before
-  Send(third, {"get", "b"});       // would show what a power cut can take away
+  Send(third, {"get", "b"});       // would show a value that a power cut can take away
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_FALSE(HasReply(first));
   EXPECT_FALSE(HasReply(second));
