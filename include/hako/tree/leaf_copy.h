@@ -16,7 +16,8 @@ namespace hako::tree {
 // A leaf as it was at one moment. The memory is reused for the next leaf.
 //
 // In place, the bytes are those of the leaf itself, which writers change: a reader uses the bytes that it
-// has read only if IsCurrent() holds afterwards. The line is a copy all the same, so the sizes of the page's parts are of one moment.
+// has read only if IsCurrent() holds afterwards. The line is a copy all the same, so the sizes of the
+// page's parts are of one moment.
 template <Comparator Compare>
 class LeafCopy {
  public:
