@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/write_batch.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -80,7 +81,7 @@ TYPED_TEST(ArrayDBMTest, AgreesWithAModelAtEachWidth) {
     ASSERT_OK_AND_ASSIGN(auto db, place.Open(width));
     Model model;
     const std::uint64_t near = width > 1000 ? 100 : 3000;
-    for (int i = 0; i < 3000; ++i) {
+    for (int i = 0; i < (kSlowdown == 1 ? 3000 : 1000); ++i) {
       const std::uint64_t id = RandomId(random, near);
       const auto found = model.find(id);
       switch (random.Below(10)) {

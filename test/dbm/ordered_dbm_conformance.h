@@ -206,7 +206,7 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfMaximumSize) {
   while (this->records_.size() > 3) {
     const std::string middle = std::next(this->records_.begin(), static_cast<std::ptrdiff_t>(this->records_.size() / 2))->first;
     ASSERT_NO_FATAL_FAILURE(this->Remove(middle));
-    ASSERT_THAT(this->db_->Verify(), IsOk());
+    if (this->records_.size() % kSlowdown == 0) ASSERT_THAT(this->db_->Verify(), IsOk());
   }
   this->ExpectOrder();
 }
