@@ -1,5 +1,5 @@
-// ACL: shows the users, in the form that Redis gives them. A category of commands is named as the role
-// that they need, or `connection` if every user may run them; each command has one.
+// ACL: shows the users in the format of Redis. Each command has one category: the role that it needs, or
+// `connection` if every user may run it.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr UserRole kCategories[] = {UserRole::kConnection, UserRole::kRead, UserRole::kWrite, UserRole::kAdmin};
 
-// The rules of a user, as ACL SETUSER of Redis takes them.
+// The rules of a user, as ACL SETUSER of Redis accepts them.
 std::string RulesOf(const UserTable::Entry& user) {
   std::string rules = "user " + user.name + " on " + (user.hash.empty() ? "nopass" : "#" + user.hash) + " ~* &*";
   if (user.role == UserRole::kAdmin) return rules + " +@all";

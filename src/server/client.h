@@ -20,18 +20,18 @@ namespace hako::server {
 
 struct Command;
 
-// Threads: that of its connection, except what ClientRegistry shows to others.
+// Threads: its connection's, except for the fields that ClientRegistry shows to others.
 struct Client {
   std::uint64_t id = 0;
   std::string address, local_address;  // fixed
-  std::uint64_t connected_at = 0;      // of SteadyMilliseconds; fixed
+  std::uint64_t connected_at = 0;      // SteadyMilliseconds; fixed
   std::string name;                    // changed under the registry's mutex, as is the user
   std::string user{UserTable::kDefault};
   UserRole role = UserRole::kAdmin;  // of the user; counts once the client is authenticated, or need not be
   int protocol = 2;
   bool is_authenticated = true;
   unsigned failed_logins = 0;  // since it connected
-  bool closes = false;         // once its replies are sent
+  bool closes = false;         // after its replies are sent
 
   // Which replies it gets (CLIENT REPLY).
   enum class Replies { kAll, kNone, kNotTheNext, kNotThis };
@@ -47,7 +47,7 @@ struct Client {
   std::size_t queued_bytes = 0;
   WatchState watched;
 
-  // Long work, which runs in libuv's thread pool while the client waits. Writes the reply.
+  // Work that runs in libuv's thread pool while the client waits. Writes the reply.
   std::function<void(OutputBuffer*)> work;
   struct MeasuredWork {
     const Command* command = nullptr;
@@ -56,7 +56,7 @@ struct Client {
   } measured_work;
   bool work_changes_rows = false;            // of the table
   Status work_commit;                        // of these changes; after an error the client gets no reply
-  std::atomic<bool> is_disconnected{false};  // work may end early then
+  std::atomic<bool> is_disconnected{false};  // work may then end early
 
   void EndMulti() {
     is_in_multi = has_bad_command = false;
@@ -75,7 +75,7 @@ class ClientRegistry {
     std::uint64_t connected_at;
   };
 
-  // Adds a client, which gets a number, unless there are `clients_max` already. Returns whether it was added.
+  // Adds a client and sets its number. False if there are `clients_max` already.
   bool Add(Client* client, std::size_t clients_max, std::function<void(std::uint64_t)> kill) {
     sync::MutexLock lock(mutex_);
     if (clients_.size() >= clients_max) return false;
@@ -106,7 +106,7 @@ class ClientRegistry {
     for (const auto& [id, known] : clients_) list.push_back(EntryOf(*known.client));
     return list;
   }
-  // Has a client disconnected soon. False if there is no such client.
+  // Disconnects a client soon. False if there is no such client.
   bool Kill(std::uint64_t id) {
     sync::MutexLock lock(mutex_);
     const auto found = clients_.find(id);

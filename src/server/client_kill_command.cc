@@ -11,7 +11,7 @@ namespace hako::server::commands {
 
 namespace {
 
-// The clients that CLIENT KILL means: those for which all conditions hold.
+// The clients that CLIENT KILL selects: those for which all conditions hold.
 struct Meant {
   std::optional<std::uint64_t> id;
   std::optional<std::string_view> address, local_address, user;

@@ -32,29 +32,29 @@ namespace hako::server {
 struct Call;
 struct CommandThread;
 
-// What COMMAND says of a command, and what the dispatcher does with it.
+// Properties of a command, for COMMAND and for the dispatcher.
 enum CommandFlags : unsigned {
   kWrite = 1,        // changes records
   kReadOnly = 2,     // shows records
   kFast = 4,         // takes constant or logarithmic time
-  kAdmin = 8,        // of an operator
+  kAdmin = 8,        // for operators
   kNoAuth = 16,      // allowed before AUTH
   kNoMulti = 32,     // not allowed between MULTI and EXEC
-  kDenyOom = 64,     // takes memory
+  kDenyOom = 64,     // may need more memory
   kAlone = 128,      // runs while no other thread runs a command
   kEndsMulti = 256,  // runs at once between MULTI and EXEC
   kContainer = 512,  // its second word is a subcommand
-  kLoading = 1024,   // needs no record
-  kRows = 2048,      // of the table, not of the other database
+  kLoading = 1024,   // needs no records
+  kRows = 2048,      // uses the table, not the database
 };
 
 struct Command {
   const char* name;
   int arity;  // words, the name included; negative: at least as many
   unsigned flags;
-  int first_key, last_key, key_step;  // as COMMAND gives them; 0: none
+  int first_key, last_key, key_step;  // as COMMAND shows them; 0: none
   void (*run)(Call&);
-  UserRole role = UserRole::kUnset;  // that its users need
+  UserRole role = UserRole::kUnset;  // the least role that may run it
 
   bool Takes(std::size_t num_words) const {
     const auto words = static_cast<int>(num_words);
@@ -79,7 +79,7 @@ struct ServerState {
   SlowLog slow_log;
   ScanCursors cursors;
   ClientRegistry clients;
-  TlsContextHolder tls;                 // of the port with TLS, if there is one
+  TlsContextHolder tls;                 // of the TLS port, if there is one
   std::vector<CommandThread*> threads;  // fixed before they start
   const std::uint64_t started_at = SteadyMilliseconds();
   const std::uint64_t started_on = WallClock();  // microseconds since 1970
@@ -102,14 +102,14 @@ struct CommandThread {
   std::chrono::steady_clock::time_point measured;  // the end of the last command, from which the next one is measured
 };
 
-// One of the counters, of all threads.
+// The sum of one counter over all threads.
 inline std::uint64_t Sum(const ServerState& server, Counter ThreadCounters::*counter) {
   std::uint64_t sum = 0;
   for (const CommandThread* const thread : server.threads) sum += (thread->counters.*counter).value();
   return sum;
 }
 
-// The line that replies an error of the database or the table.
+// The text of an error reply for this error of the database or the table.
 std::string ErrorLine(const Status& status);
 
 struct Call {
@@ -125,30 +125,31 @@ struct Call {
   std::string_view arg(std::size_t i) const { return args[i]; }
   std::size_t size() const { return args.size(); }
 
-  // Counts a read of a record, which found it or not.
+  // Counts a look-up of a record as a hit or a miss.
   void CountLookup(bool found) const { (found ? thread.counters.hits : thread.counters.misses).Add(1); }
-  // Replies an error; `text` begins with its code.
+  // Replies an error; `text` begins with the error code.
   void Fail(std::string_view text) {
     has_failed = true;
     reply.Error(text);
   }
   void FailSyntax() { Fail("ERR syntax error"); }
   void FailArity();
-  // An error of the database, and its text.
+  // The same for an error of the database, with the text of TextOf.
   void Fail(const Status& status) { Fail(TextOf(status)); }
   std::string TextOf(const Status& status) const;
-  // Whether the status is OK; else replies the error.
+  // Returns whether the status is OK; otherwise replies the error.
   bool Check(const Status& status) {
     if (status.ok()) [[likely]]
       return true;
     Fail(status);
     return false;
   }
-  // Whether a value of this size can be stored at all; else replies that it cannot, before it is made.
+  // Returns whether a value of this size can be stored; otherwise replies an error. For use before the value
+  // is allocated.
   bool CheckSize(std::size_t size);
-  // An integer argument; replies an error if it is none.
+  // Parses argument i as an integer. False if it is none; then an error was replied.
   bool Integer(std::size_t i, std::int64_t* value);
-  // Whether argument i is this word, in any case.
+  // Whether argument i is this word, ignoring case.
   bool Is(std::size_t i, std::string_view word) const;
 };
 

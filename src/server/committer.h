@@ -1,9 +1,9 @@
-// Committer: waits for the logs in place of a loop thread, which serves other clients meanwhile.
+// Committer: waits for the logs in place of a loop thread, which serves other clients in the meantime.
 //
-// One commit at a time: Begin, and then End.
+// Runs one commit at a time, from Begin to End.
 //
-// Threads: Begin, is_running, HasEnded and End are of the loop's thread; on_end runs in the committer's, with
-// its mutex held, so that End returns after it.
+// Threads: the loop's thread calls Begin, is_running, HasEnded and End. on_end runs in the committer's
+// thread with its mutex held, so End returns after on_end.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@
 
 namespace hako::server {
 
-// How far the changes of a thread reach in the logs; each only if it was changed.
+// The positions in the logs behind the changes of a thread; nullopt: no change.
 struct Changes {
   std::optional<std::uint64_t> records, rows;
 
@@ -35,7 +35,7 @@ inline Changes TakeChanges(CommandThread& thread) {
   return changes;
 }
 
-// From any thread. An error of one log does not keep the other from being durable.
+// Commits both logs, even if one of them fails. Thread-safe.
 inline Status Commit(ServerState& server, const Changes& changes) {
   Status status;
   if (changes.records) status = server.log.Commit(*changes.records);
@@ -48,7 +48,7 @@ class Committer {
   Committer(ServerState* server, std::function<void()> on_end) : server_(*server), on_end_(std::move(on_end)) {}
   Committer(const Committer&) = delete;
 
-  // False if there is no thread, or no memory, for it.
+  // False if a thread cannot be started; then nothing was begun.
   bool Begin(const Changes& changes) {
     if (thread_ == nullptr && !StartThread()) return false;
     {
@@ -60,9 +60,9 @@ class Committer {
     thread_->Wake();
     return true;
   }
-  // Between Begin and End.
+  // Whether Begin was called, and End was not yet.
   bool is_running() const { return is_running_; }
-  // Whether End would not wait for it.
+  // Whether End would return at once.
   bool HasEnded() {
     sync::MutexLock lock(mutex_);
     return is_running_ && has_ended_;
@@ -105,7 +105,7 @@ class Committer {
   Changes changes_ ABSL_GUARDED_BY(mutex_);
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = true;
   Status status_ ABSL_GUARDED_BY(mutex_);
-  sync::BackgroundThread::Pointer thread_;  // from the first Begin; ends before the other members
+  sync::BackgroundThread::Pointer thread_;  // started by the first Begin; joined before other members are destroyed
 };
 
 }  // namespace hako::server

@@ -41,10 +41,10 @@ void Connection::OnAllocate(uv_handle_t* handle, std::size_t, uv_buf_t* buffer) 
 void Connection::OnRead(uv_stream_t* stream, ssize_t size, const uv_buf_t* buffer) {
   Connection& self = Of(stream);
   if (size == 0) return;
-  if (size < 0) {  // the requests that have arrived are still run and replied
+  if (size < 0) {  // the requests that have arrived still run and get replies
     if (self.is_gathered) self.RunGathered();
     if (self.is_closing_) return;
-    if (self.IsPaused() && !self.input_.empty()) return self.UpdateReading();  // the end is read again once they have run
+    if (self.IsPaused() && !self.input_.empty()) return self.UpdateReading();  // the end is read again after they have run
     if (self.is_in_handshake() && self.tls_->has_received()) self.loop_.NoteTlsFailure(self.client_, "the client left");
     self.client_.closes = true;
     self.UpdateReading();
@@ -163,7 +163,7 @@ std::size_t Connection::RunRequests(std::string_view bytes) {
     const std::size_t done = RunBatch(batch, reply);
     commands += done;
     used += batch.consumed(done);
-    if (done < batch.size()) {  // the others wait, and are parsed again
+    if (done < batch.size()) {  // the others are parsed again later
       parser_.Reset();
       break;
     }
@@ -261,7 +261,7 @@ void Connection::Release() {
   is_held_ = false;
   last_active_ = uv_now(loop_.loop());
   if (!input_.empty() || (tls_ != nullptr && tls_->state() == TlsSession::State::kEnded))
-    loop_.ResumeSoon(*this);  // arrived meanwhile
+    loop_.ResumeSoon(*this);  // runs the requests that arrived while it was held
   else
     UpdateReading();
 }
@@ -285,8 +285,8 @@ void Connection::FlushOutput() {
   if (was_full) loop_.ResumeSoon(*this);
 }
 
-// Sends all, or has a rest sent later: then this is called again. A reader that is fast enough gets
-// kOutputPause bytes at a time, between which other connections have their turn.
+// Sends all, or has the rest sent later; then it is called again. After each kOutputPause bytes that a
+// fast reader accepts, other connections are served.
 void Connection::FlushEncrypted() {
   OutputBuffer& wire = tls_->out();
   for (std::size_t sent = 0;; sent += kTlsPiece) {
@@ -317,6 +317,10 @@ bool Connection::TrySend(OutputBuffer* from) {
 
 void Connection::SendRest(OutputBuffer* from) {
   std::swap(*from, sending_);
+  SendMore();
+}
+
+void Connection::SendMore() {
   const std::string_view rest = sending_.view();
   const uv_buf_t buffer = uv_buf_init(const_cast<char*>(rest.data()), static_cast<unsigned>(std::min<std::size_t>(rest.size(), 1 << 30)));
   is_sending_ = true;
@@ -333,11 +337,8 @@ void Connection::OnWritten(uv_write_t* request, int status) {
   self.loop_.commands().counters.output_bytes.Add(sent);
   self.last_active_ = uv_now(self.loop_.loop());
   self.sending_.Consume(sent);
-  if (self.sending_.empty()) {
-    self.sending_.Trim();
-  } else {  // more than one write takes: nothing was added to out_ meanwhile, as IsPaused
-    std::swap(self.out_, self.sending_);
-  }
+  if (!self.sending_.empty()) return self.SendMore();  // more than one write takes
+  self.sending_.Trim();
   self.loop_.FlushSoon(self);
   self.loop_.ResumeSoon(self);
 }

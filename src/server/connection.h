@@ -1,19 +1,19 @@
 // Connection: one client's socket in a loop thread. Bytes that arrive are parsed in place and run at
 // once; the replies are sent at the end of the loop's turn, after the group commit.
 //
-// Limits. A connection stops reading while more than kOutputPause bytes of replies wait to be sent, while
-// they wait for a commit, and while its work runs beside the loop; so its memory is bounded by kOutputPause,
-// the largest reply and the largest request. It runs at most kTurnCommands in a turn, then the others have
-// theirs. One that has more than `output_max` bytes waiting is disconnected.
+// Limits. A connection is not read while more than kOutputPause bytes of replies are unsent, while replies
+// wait for a commit, and while its work runs in the thread pool. So its memory is bounded by kOutputPause,
+// the largest reply and the largest request. It runs at most kTurnCommands in a turn; then other connections
+// are served. A connection with more than `output_max` unsent bytes is closed.
 //
-// An idle connection has no buffer: bytes arrive in the loop's, and only what is left of an incomplete
-// request is copied. Where the loop gathers requests (LoopThread), all are, up to kGatheredMax bytes.
+// An idle connection has no buffer: bytes arrive in the loop's buffer, and only an incomplete request is
+// copied. If the loop gathers requests (LoopThread), all requests are copied, up to kGatheredMax bytes.
 //
 // TLS (TlsSession) is between the socket and Receive, and between FlushOutput and the socket. A reply is
-// encrypted in pieces of kTlsPiece, each once the socket has taken the one before; so a connection holds
-// one piece in encrypted form beside what it holds without TLS.
+// encrypted in pieces of kTlsPiece, each after the socket has accepted the previous one. So a connection
+// with TLS holds one more piece, in encrypted form.
 //
-// Threads: its loop's.
+// Threads: only its loop's.
 #pragma once
 
 #include <uv.h>
@@ -46,21 +46,21 @@ class Connection {
   explicit Connection(LoopThread& loop) : loop_(loop) {}
   Connection(const Connection&) = delete;
 
-  // Takes over the socket and starts to read; with a session, all bytes pass through that. False if that
-  // fails; then the connection is closing.
+  // Takes ownership of the socket and starts to read; `tls` is nullptr for a plain connection. False if
+  // that fails; then the connection is closing.
   bool Start(int socket, std::unique_ptr<TlsSession> tls);
-  // Runs what has arrived, as far as the limits allow.
+  // Runs the requests that have arrived, as far as the limits allow.
   void Resume();
-  // Its replies wait for a commit beside the loop, and no request runs until Release. Work in the pool may end
-  // meanwhile: then the connection is_listed, and its replies wait for the next commit.
+  // Its replies wait for the Committer, and no request runs until Release. If work in the pool ends before
+  // that, the connection is_listed, and its replies wait for the next commit.
   void Hold() { is_held_ = true; }
   bool is_held() const { return is_held_; }
   void Release();
-  // Adds the first words behind the names of the next few commands: the keys of most of them.
+  // Adds the first argument of each of the next few commands, which is the key of most commands.
   void AddKeys(std::vector<std::string_view>* keys);
   // Runs the requests that were gathered.
   void RunGathered();
-  // Sends what it can; at the end of a turn.
+  // Sends as much as the socket accepts. Called at the end of a turn.
   void FlushOutput();
   // Closes the socket at once, with a close_notify of TLS. The connection deletes itself soon.
   void Close();
@@ -70,8 +70,8 @@ class Connection {
   std::uint64_t started() const { return started_; }          // the same
   bool is_in_handshake() const { return tls_ != nullptr && tls_->state() == TlsSession::State::kHandshake; }
   bool is_listed = false;    // in the loop's list of connections to flush
-  bool is_resumed = false;   // in that of connections to resume
-  bool is_gathered = false;  // in that of connections with requests to run
+  bool is_resumed = false;   // in its list of connections to resume
+  bool is_gathered = false;  // in its list of connections whose requests are gathered
 
  private:
   static Connection& Of(void* handle) { return *static_cast<Connection*>(static_cast<uv_handle_t*>(handle)->data); }
@@ -82,7 +82,7 @@ class Connection {
 
   void Receive(std::string_view bytes);
   void ReceiveEncrypted(std::string_view bytes);
-  // Ends the connection if its client has ended the session and all that it sent before was run.
+  // Closes the connection if its client has ended the session and all its requests have run.
   void EndIfSessionEnded();
   // Runs the requests in input_.
   void RunInput();
@@ -94,10 +94,11 @@ class Connection {
   void StartWork();
   void EndWork(OutputBuffer* reply, bool changes_rows);
   void UpdateReading();
-  // Sends as many bytes as the socket takes at once. False if it fails; then the connection is closing.
+  // Sends as many bytes as the socket accepts at once. False if it fails; then the connection is closing.
   bool TrySend(OutputBuffer* from);
-  // Has the rest sent later.
+  // Sends the rest once the socket accepts more.
   void SendRest(OutputBuffer* from);
+  void SendMore();
   void FlushEncrypted();
   void DeleteIfDone();
 
@@ -105,15 +106,15 @@ class Connection {
   uv_tcp_t socket_{};
   Client client_;
   RequestParser parser_;
-  OutputBuffer input_;    // a request that is not complete, or that waits
+  OutputBuffer input_;    // an incomplete request, and requests that have not run
   OutputBuffer out_;      // replies of this turn
-  OutputBuffer sending_;  // replies that the kernel has not taken yet
+  OutputBuffer sending_;  // replies that the kernel has not accepted yet
   uv_write_t write_{};
   std::unique_ptr<TlsSession> tls_;  // nullptr: plain
   std::uint64_t last_active_ = 0, started_ = 0;
   bool is_reading_ = false, is_sending_ = false, is_held_ = false, is_working_ = false, is_closing_ = false, is_closed_ = false;
-  std::size_t num_prefetched_ = 0;  // of the next requests
-  bool has_more_ = false;           // input_ has requests that were not run for the limits of a turn
+  std::size_t num_prefetched_ = 0;  // the next requests, whose records were prefetched
+  bool has_more_ = false;           // input_ has requests beyond the limit of a turn
 };
 
 }  // namespace hako::server

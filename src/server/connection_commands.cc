@@ -17,7 +17,7 @@ namespace {
 
 constexpr unsigned kFailedLoginsMax = 5;
 
-// False if it has replied an error; the last one that a connection may have closes it.
+// False if it has replied an error. The last failed login that is allowed closes the connection.
 bool Authenticate(Call& call, std::string_view user, std::string_view password) {
   const auto login = call.server().settings.users.Authenticate(user, password);
   if (!login) {

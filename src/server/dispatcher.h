@@ -1,4 +1,4 @@
-// The dispatcher: from the words of a request to the call of its command.
+// Dispatcher: finds the command of a request, checks it, and runs it.
 #pragma once
 
 #include <chrono>
@@ -9,16 +9,16 @@
 
 namespace hako::server {
 
-// Runs commands of one connection after the other, between Enter and Leave of the TurnGate.
+// For each request: finds the command (one look-up), checks its arity, AUTH and the role of the user. Then
+// it queues the command between MULTI and EXEC, or runs, measures and counts it. The role cannot change
+// between MULTI and EXEC, so EXEC does not check it again.
 //
-// Per request: find the command (one look-up), check its arity, AUTH and the role of the user, queue it
-// between MULTI and EXEC, or run it, measure it, and count it. The role cannot change between MULTI and
-// EXEC, which therefore does not check it again.
+// REQUIRES: the thread is in the TurnGate
 class Dispatcher {
  public:
   explicit Dispatcher(CommandThread& thread) : thread_(thread) {}
 
-  // Commands follow, which are measured from now on.
+  // Starts the clock of the first command.
   void BeginTurn() { thread_.measured = std::chrono::steady_clock::now(); }
   void Execute(Client& client, ReplyWriter& reply, std::span<const std::string_view> words) {
     if (client.replies == Client::Replies::kAll) [[likely]]
@@ -28,7 +28,7 @@ class Dispatcher {
 
  private:
   void ExecuteReplying(Client& client, ReplyWriter& reply, std::span<const std::string_view> words);
-  // For a client that gets no reply, unless the command changes that.
+  // For a client whose replies are turned off (CLIENT REPLY).
   void ExecuteMuted(Client& client, ReplyWriter& reply, std::span<const std::string_view> words);
 
   // Replies an error instead of running the command. An EXEC ends its transaction.
@@ -39,10 +39,10 @@ class Dispatcher {
   CommandThread& thread_;
 };
 
-// Runs a command, also one of EXEC: measures it, counts it and its errors, and notes it in SLOWLOG if it was slow.
-// One that leaves work to the thread pool is noted by NoteWork.
+// Runs a command, possibly inside EXEC: measures it, counts it and its errors, and adds it to SLOWLOG if it
+// was slow. If the command leaves work to the thread pool, NoteWork does this once that has ended.
 void RunMeasured(Call& call);
-// The work of this client has ended, and took as long in the pool.
+// The work of this client has ended; it took this long in the pool.
 void NoteWork(CommandThread& thread, Client& client, std::uint64_t nanoseconds);
 
 }  // namespace hako::server

@@ -9,7 +9,7 @@
 
 namespace hako::server {
 
-// The unit of a time, and what it counts from.
+// The unit of a time, and whether it is relative to now.
 struct TimeUnit {
   bool is_seconds, is_absolute;
 };

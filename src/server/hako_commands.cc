@@ -1,5 +1,5 @@
-// The commands that Redis does not have: ranges of an ordered database, compare-and-set, copies and
-// checks. The last two take long: they run in a thread of their own, and only their client waits.
+// Commands that Redis lacks: ranges of an ordered database, compare-and-set, backups and checks. The last
+// two take long, so they run in the thread pool, and only their client waits.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -42,8 +42,8 @@ void RunBeside(Call& call, F work) {
 
 }  // namespace
 
-// HAKO.RANGE from to [REV] [LIMIT n] [KEYS]: the records of [from, to), "" as `to` for all behind
-// `from`; keys and values one after the other.
+// HAKO.RANGE from to [REV] [LIMIT n] [KEYS]: the records of [from, to), as alternating keys and values. An
+// empty `to` means no upper bound.
 void HakoRange(Call& call) {
   RangeArguments arguments;
   if (!ParseRangeArguments(call, &arguments)) return;
@@ -72,8 +72,8 @@ void HakoRange(Call& call) {
   call.reply.out().Append(records.view());
 }
 
-// HAKO.CAS key old new: stores `new` if the value is `old`, and returns whether it did. The record
-// expires when it would have.
+// HAKO.CAS key old new: stores `new` if the value is `old`, and returns whether it did. The expiry time is
+// kept.
 void HakoCas(Call& call) {
   bool is_set = false;
   const auto exchange = [&](Keyspace::Value found) {
@@ -83,9 +83,9 @@ void HakoCas(Call& call) {
   if (call.Check(call.keys().Update(call.arg(1), exchange))) call.reply.Bool(is_set);
 }
 
-// HAKO.BACKUP name: a copy of the database in the directory of the option backup-dir, which appears whole
-// and durable or not at all. A client cannot name another place. The copy of the table has the suffix
-// .hktb behind the name.
+// HAKO.BACKUP name: copies the database into the directory of the option backup-dir. The copy appears
+// complete and durable, or not at all. A client cannot name another directory. The copy of the table has
+// the suffix .hktb behind the name.
 void HakoBackup(Call& call) {
   const std::string& directory = call.server().settings.backup_dir;
   const std::string_view name = call.arg(1);
@@ -108,7 +108,7 @@ void HakoCheck(Call& call) {
   });
 }
 
-// HAKO.STAT: figures of the database, as `hako inspect` shows them.
+// HAKO.STAT: statistics of the database, as `hako inspect` shows them.
 void HakoStat(Call& call) {
   const Inspection inspection = call.keys().database().Inspect();
   call.reply.Map(inspection.size());

@@ -6,11 +6,11 @@
 // (Count, MakeIterator) writes the pending updates first; Clear discards them.
 //
 // Invariants
-//   1. Each update that has been made is noted: for clients that watch its key, and for the log, which
-//      waits for its durability before the reply is sent.
+//   1. Each update is noted (NoteChange): for clients that watch its key, and for the commit that the reply
+//      waits for.
 //   2. Between Begin and Commit no other thread runs a command (TurnGate).
 //
-// Threads: one, except num_changes.
+// Not thread-safe, except num_changes.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class Keyspace {
  public:
   using Value = std::optional<std::string_view>;
   using Keys = std::span<const std::string_view>;
-  using TimedUpdate = FunctionRef<Action(Value, std::uint64_t)>;  // the value, and when it expires, or 0
+  using TimedUpdate = FunctionRef<Action(Value, std::uint64_t)>;  // the value and its expiry time; 0 = never
 
   Keyspace(AnyDBM& database, WatchTable& watches) : database_(database), watches_(watches) {}
 
@@ -63,9 +63,9 @@ class Keyspace {
     if (changes) NoteChange(key);
     return status;
   }
-  // The same; the visitor sees when the record expires, too.
+  // The same; the visitor also gets the expiry time.
   Status UpdateTimed(std::string_view key, TimedUpdate visitor);
-  // Stores the record; it expires then, or never (0).
+  // Stores the record with an expiry time; 0 = never.
   Status Set(std::string_view key, std::string_view value, std::uint64_t expire_at = Expiry::kNever) {
     if (is_pending_) [[unlikely]]
       return UpdatePending(key, [&](Value, std::uint64_t) { return Action::Set(value, expire_at); });
@@ -73,15 +73,15 @@ class Keyspace {
     if (status.ok()) NoteChange(key);
     return status;
   }
-  // When it expires; 0 = never. NotFound if absent.
+  // The expiry time of a record; 0 = never. NotFound if absent.
   StatusOr<std::uint64_t> GetExpiry(std::string_view key);
   StatusOr<bool> Contains(std::string_view key);
 
   // ---- several records in one atomic step ----
   Status ShowMulti(Keys keys, MultiReadRef visitor);
-  // Removes them and returns how many there were.
+  // Removes the records and returns how many existed.
   StatusOr<std::int64_t> RemoveMulti(Keys keys);
-  // Stores keys and values, one after the other. Aborted if one of them exists, and only `if_absent`.
+  // Stores alternating keys and values. With `if_absent`: Aborted if one of the keys exists.
   Status SetMulti(Keys keys_and_values, bool if_absent);
   // See RekeyOptions.
   Status Rekey(std::string_view from, std::string_view to, bool overwrite, bool copies);
@@ -97,20 +97,20 @@ class Keyspace {
   std::uint64_t Now() const;
 
   // ---- transactions ----
-  // The records that the transaction reads and changes may take this many bytes.
+  // The records that the transaction reads and changes may take up to `bytes_max`.
   void Begin(std::size_t bytes_max) {
     is_pending_ = true;
     pending_left_ = bytes_max;
   }
-  // Writes the effects. After an error none has been written.
+  // Writes the effects atomically. After an error none was written.
   Status Commit();
-  // Ends it without writing anything more.
+  // Ends the transaction without writing its pending updates.
   void Abandon();
 
   AnyDBM& database() { return database_; }
   // Whether anything was changed since the last call.
   bool TakeChanged() { return std::exchange(has_changed_, false); }
-  // The number of updates; for any thread.
+  // The number of updates. Thread-safe.
   std::uint64_t num_changes() const { return num_changes_.value(); }
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using Value = Keyspace::Value;
 
-// Appends an array of keys that was written to `keys`.
+// Appends an array of the keys that were written to `keys`.
 void ReplyKeys(Call& call, const OutputBuffer& keys, std::size_t count) {
   call.reply.Array(count);
   call.reply.out().Append(keys.view());
@@ -104,7 +104,7 @@ void Keys(Call& call) {
   if (call.Check(it.status())) ReplyKeys(call, keys, count);
 }
 
-// The thread walks over the keys by steps of chance, so that each key is shown equally often.
+// The thread walks over the keys in random steps, so that each key is equally likely.
 void RandomKey(Call& call) {
   static constexpr unsigned kStepsMax = 16;
   auto& walk = call.thread.walk;

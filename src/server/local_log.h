@@ -1,8 +1,9 @@
-// ReplicatedLog: how the effects of commands become durable. LocalLog is its model on one machine: the
-// database, or the table, makes the effects at once and logs them itself, and Commit waits for its log.
+// ReplicatedLog: makes the effects of commands durable. LocalLog is its model on one machine: the database
+// or the table applies the effects at once and logs them itself, and Commit waits for that log.
 //
-// A model over several machines takes the effects (hako::WriteBatch) of one turn of a loop as one entry,
-// proposes it in Position, and applies it where it is committed; Commit then waits for that.
+// A model over several machines would take the effects (hako::WriteBatch) of one turn of a loop as one
+// entry, propose it in Position, and apply it on each machine once it is committed. Commit would wait for
+// that.
 #pragma once
 
 #include <atomic>
@@ -18,20 +19,20 @@ namespace hako::server {
 
 template <class L>
 concept ReplicatedLog = requires(L& log) {
-  // How far the changes of the calling thread reach. A loop thread calls it at the end of a turn that
-  // has changed records.
+  // The position behind the last change of the calling thread. A loop thread calls it at the end of a
+  // turn that has changed records.
   { log.Position() } -> std::same_as<std::uint64_t>;
-  // Waits until they are committed. The replies are sent only if it returns OK; after an error the
-  // effects are unknown, and the connections are closed without a reply. Called by any thread.
+  // Waits until all changes before that position are committed. Replies are sent only if it returns OK.
+  // After an error the outcome is unknown, and the connections are closed without a reply. Thread-safe.
   { log.Commit(std::uint64_t{}) } -> std::same_as<Status>;
-  // Whether Commit takes long, as it waits for a device.
+  // Whether Commit waits for a device, and so takes long.
   { log.Waits() } -> std::same_as<bool>;
   // Called by one thread once a second.
   { log.Tick() } -> std::same_as<Status>;
 };
 
-// D: AnyDBM or TableDBM; nullptr if there is none, and then nothing of it changes.
-// Threads: any.
+// D: AnyDBM or TableDBM. `database` is nullptr if the server has none; then Position and Commit are not called.
+// Thread-safe.
 template <class D>
 class LocalLog {
  public:
@@ -43,7 +44,7 @@ class LocalLog {
     return lsn;
   }
   bool Waits() const { return settings_.fsync.load(std::memory_order_relaxed) == Fsync::kAlways; }
-  // One sync of the log for all up to `lsn`, and for what other threads wait for.
+  // Concurrent calls share one sync of the log.
   Status Commit(std::uint64_t lsn) {
     if (Waits()) {
       Status status = database_->WaitDurable(lsn);
@@ -60,8 +61,8 @@ class LocalLog {
     if (status.ok()) sync::RaiseTo(durable_lsn_, lsn);
     return status;
   }
-  // The position in the log behind the last change committed, and behind the last known to be durable;
-  // 0 without a log.
+  // The positions in the log behind the last committed change, and behind the last change known to be
+  // durable; 0 without a log.
   std::uint64_t last_lsn() const { return last_lsn_; }
   std::uint64_t durable_lsn() const { return durable_lsn_; }
 

@@ -25,7 +25,7 @@ constexpr std::string_view kDenied =
     "or disable protected-mode.\r\n";
 constexpr std::string_view kTooMany = "-ERR max number of clients reached\r\n";
 
-// Tells a client why it is not served. One of TLS is told nothing: it would not understand.
+// Sends a client the reason why it is refused, and disconnects it. A TLS client could not read a reply.
 void TurnAway(int socket, bool is_tls, std::string_view reply) {
   if (!is_tls) (void)!write(socket, reply.data(), reply.size());
   close(socket);
@@ -191,8 +191,8 @@ void LoopThread::EndTurn() {
   if (to_resume_.empty()) uv_idle_stop(&resume_);  // not before: the loop would block with replies to send
 }
 
-// Of all turns since the last commit. The committer is for clients that can be served meanwhile, so it is not used
-// where all of them wait.
+// Commits the changes of all turns since the last commit. If all clients wait for it, no other could be
+// served, so the committer is not used.
 void LoopThread::CommitTurn(bool is_last) {
   const Changes changes = TakeChanges(commands_);
   if (changes) commands_.counters.commits.Add(1);
@@ -214,7 +214,7 @@ void LoopThread::EndCommit() {
   for (Connection* const connection : held_) connection->Release();
   if (committed.ok()) {
     std::erase_if(held_, [](const Connection* connection) { return connection->is_listed; });
-  } else {  // others may have replies that show the failed changes
+  } else {  // other clients may have read the changes whose commit failed
     LogError("commit", committed);
     SendReplies(&to_flush_, committed);
   }
@@ -238,7 +238,7 @@ void LoopThread::NoteTlsFailure(const Client& client, std::string_view reason) {
   LogInfo("TLS handshake failed", {{"client", client.address}, {"reason", reason}});
 }
 
-// A client has tls-handshake-timeout for its handshake, however many bytes it sends meanwhile.
+// The time for a handshake is limited by tls-handshake-timeout, however many bytes the client sends.
 void LoopThread::CloseStalledHandshakes() {
   if (unlogged_failures_ > 0) LogInfo("more TLS handshakes failed", {{"count", std::to_string(unlogged_failures_)}});
   logged_failures_ = unlogged_failures_ = 0;

@@ -1,17 +1,18 @@
 // LoopThread: a thread with an event loop (libuv), and the connections that it serves.
 //
 // One turn of the loop:
-//   1. Poll: each socket that has bytes is read, and its requests run (Connection). Where prefetching keys
-//      reads the device, they are gathered, and run once the records of all have been read together.
-//   2. Group commit: if anything was changed, one Commit of the log for the whole turn. One that waits for
-//      a device runs in the Committer: the turns that follow then have one commit after it.
+//   1. Poll: each socket that has bytes is read, and its requests run (Connection). If Prefetch reads the
+//      device, the requests of all sockets are gathered first, their records are read together, and then
+//      the requests run.
+//   2. Group commit: if anything was changed, one Commit of the log for the whole turn. A commit that waits
+//      for a device runs in the Committer; the turns until it ends share the next commit.
 //   3. The replies of the turn are sent.
 //
 // Invariants
-//   1. No reply is sent before step 2 of its turn, and of those before it. If the commit fails, the
+//   1. No reply is sent before the commits of its turn and of all earlier turns. If a commit fails, the
 //      connections that have replies to send are closed without them.
-//   2. The thread is in the TurnGate only while it runs commands, never while it waits for the log
-//      or a socket.
+//   2. The thread holds its lock of the TurnGate only while it runs commands, never while it waits for the
+//      log or a socket.
 #pragma once
 
 #include <uv.h>
@@ -42,11 +43,11 @@ class LoopThread {
 
   // ---- from any thread ----
   void Start();
-  // Serves a client that was accepted, on the port with TLS or on another.
+  // Serves a client that was accepted; is_tls: on the TLS port.
   void Adopt(int socket, std::string address, std::string local_address, bool is_tls);
-  // Disconnects it soon.
+  // Disconnects that client soon.
   void Kill(std::uint64_t id);
-  // Sends what is due, closes all connections, and ends. Join waits for that.
+  // Commits, sends the replies, closes all connections, and ends the thread. Join waits for that.
   void Stop();
   void Join();
 
@@ -57,7 +58,7 @@ class LoopThread {
   const Settings& settings() const { return commands_.server.settings; }
   uv_buf_t read_buffer() { return uv_buf_init(read_buffer_.get(), kReadBuffer); }
   RequestBatch& batch() { return batch_; }
-  OutputBuffer& decrypted() { return decrypted_; }  // of one read
+  OutputBuffer& decrypted() { return decrypted_; }  // for the bytes of one read
   void FlushSoon(Connection& connection);
   void ResumeSoon(Connection& connection);
   bool gathers_requests() const { return gathers_requests_; }
@@ -114,7 +115,7 @@ class LoopThread {
   bool stops_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// In the TurnGate as long as it exists; commands are measured from its begin.
+// Holds the thread's lock of the TurnGate. The times of commands start at its construction.
 class TurnLock {
  public:
   explicit TurnLock(LoopThread& loop) : thread_(loop.commands()) {

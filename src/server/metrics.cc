@@ -28,10 +28,10 @@ std::string NumberText(double number) {  // the shortest that is this number
   return {text, std::to_chars(std::begin(text), std::end(text), number).ptr};
 }
 
-// A text in the format, family after family.
+// Builds the text, family by family.
 class Exposition {
  public:
-  // Begins a family. Its samples follow.
+  // Begins a family, whose samples follow.
   void Begin(const char* name, const char* type, const char* help) {
     name_ = name;
     absl::StrAppend(&text_, "# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
@@ -83,8 +83,8 @@ void AddClients(const ServerState& server, Exposition& out) {
   out.Counter("hako_sent_bytes_total", "Bytes sent to clients, after encryption.", Sum(server, &ThreadCounters::output_bytes));
 }
 
-// The calls of one command in all threads. The count of a histogram is the sum of its buckets, which
-// other threads change meanwhile.
+// The calls of one command in all threads. Other threads may change the counters at the same time, so the
+// count of a histogram is computed from its buckets.
 struct CommandSum {
   const Command* command;
   std::uint64_t calls = 0, nanoseconds = 0, failed = 0, rejected = 0;
@@ -103,7 +103,7 @@ struct CommandSum {
   std::string label() const { return Label("cmd", command->name); }
 };
 
-// Bucket i of the server has the calls of less than 2^i microseconds; every second one is shown.
+// Bucket i of the server counts calls of less than 2^i microseconds; every second bucket is shown.
 void AddHistogram(const CommandSum& sum, Exposition& out) {
   static constexpr std::size_t kLast = 26;  // 67 seconds
   std::uint64_t calls = 0;

@@ -1,12 +1,12 @@
-// MetricsServer: figures of the server for Prometheus, over HTTP/1.1: GET /metrics, and nothing else.
+// MetricsServer: serves metrics to Prometheus over HTTP/1.1: GET /metrics, and nothing else.
 //
 // Invariants
-//   1. One request a connection: it is closed behind the reply, whatever that is.
-//   2. A connection holds kRequestMax bytes of its request and one reply, lives kSecondsMax at most,
-//      and there are kConnectionsMax at most; another one is closed at once.
+//   1. A connection serves one request, and is closed after the reply.
+//   2. A connection buffers at most kRequestMax bytes of its request and one reply, and lasts at most
+//      kSecondsMax. There are at most kConnectionsMax; another one is closed at once.
 //   3. A malformed request gets 400, an unknown path 404, another method 405.
 //
-// Threads: that of the loop.
+// Threads: only the loop's.
 #pragma once
 
 #include <uv.h>
@@ -31,9 +31,9 @@ class MetricsServer {
   MetricsServer(uv_loop_t* loop, const ServerState& state) : loop_(loop), state_(state) {}
   MetricsServer(const MetricsServer&) = delete;
 
-  // Serves on this address. The port may be kAnyPort; the log shows the one that it is.
+  // Listens on this address. The port may be kAnyPort; the log shows the port that was chosen.
   Status Listen(const std::string& address, int port);
-  // Closes the socket and all connections, soon: the loop must run until they are gone.
+  // Starts to close the socket and all connections; the loop must run until they are closed.
   void Close();
 
  private:
@@ -47,7 +47,7 @@ class MetricsServer {
   std::unordered_set<Connection*> connections_;
 };
 
-// The status line that a request deserves: 200 if it asks for the metrics; 0 if its head is incomplete.
+// The HTTP status for a request: 200 if it asks for the metrics; 0 if its head is incomplete.
 int StatusOfRequest(std::string_view request);
 
 }  // namespace hako::server

@@ -1,4 +1,4 @@
-// OutputBuffer: the replies of one connection that are not sent yet, as one run of bytes.
+// OutputBuffer: the unsent replies of one connection, as one run of bytes.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 
 namespace hako::server {
 
-// Grows as needed, without filling new memory with zeros. May throw std::bad_alloc, which it also does
-// beyond its limit: so no command has to check how long its reply becomes.
+// Grows as needed, without filling new memory with zeros. Throws std::bad_alloc without memory and beyond
+// its limit, so commands need not check the size of their replies.
 class OutputBuffer {
  public:
   OutputBuffer() = default;
   explicit OutputBuffer(std::size_t limit) : limit_(limit) {}
 
-  // Room for `size` more bytes; the caller fills it and calls Extend. Valid until the next call.
+  // Returns room for `size` more bytes; the caller fills it and calls Extend. Valid until the next call.
   char* Reserve(std::size_t size) {
     if (capacity_ - end_ < size) [[unlikely]]
       Grow(size);
@@ -39,15 +39,15 @@ class OutputBuffer {
     if (begin_ == end_) begin_ = end_ = 0;
   }
   void Truncate(std::size_t size) { end_ = begin_ + size; }
-  // The bytes that may wait in it.
+  // The most bytes that it may hold.
   std::size_t limit() const { return limit_; }
   void set_limit(std::size_t limit) {
     limit_ = limit;
     is_refused_ = false;
   }
-  // Whether bytes were refused for the limit since it was set.
+  // Whether bytes were refused because of the limit since it was set.
   bool is_refused() const { return is_refused_; }
-  // Gives memory back beyond what most replies need. REQUIRES: empty()
+  // Frees memory beyond what most replies need. REQUIRES: empty()
   void Trim() {
     if (capacity_ <= kKeptMax) return;
     bytes_.reset();

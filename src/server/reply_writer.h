@@ -1,5 +1,5 @@
-// ReplyWriter: writes replies in RESP 2 or RESP 3. A type that RESP 2 lacks becomes what Redis makes of
-// it: a map an array of twice the size, a double a bulk, a set an array.
+// ReplyWriter: writes replies in RESP 2 or RESP 3. Types that RESP 2 lacks are converted as by Redis: a map
+// to an array of twice the size, a double to a bulk string, a set to an array.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class ReplyWriter {
   void Ok() { out_->Append("+OK\r\n"); }
   // REQUIRES: the text has no line end
   void Simple(std::string_view text) { Line('+', text); }
-  // `text` begins with a code, such as "ERR ". Line ends become blanks, those at the end are left out.
+  // `text` begins with a code, such as "ERR ". Line ends become blanks; those at the end are removed.
   void Error(std::string_view text);
   void Integer(std::int64_t value) { Line(':', IntegerText(value).view()); }
   void Bool(bool value) { out_->Append(value ? ":1\r\n" : ":0\r\n"); }
@@ -38,7 +38,7 @@ class ReplyWriter {
   void Array(std::size_t size) { Header('*', size); }
   void Map(std::size_t size) { protocol_ >= 3 ? Header('%', size) : Header('*', 2 * size); }
   void Set(std::size_t size) { Header(protocol_ >= 3 ? '~' : '*', size); }
-  // A text for people, which RESP 3 tells from data.
+  // A text for people (verbatim string in RESP 3).
   void Verbatim(std::string_view text);
 
   void Bulk(std::string_view bytes) {

@@ -15,8 +15,8 @@ class RequestBatch {
  public:
   static constexpr std::size_t kMax = 16;
 
-  // Parses up to `count` requests, which are views of the bytes. Returns what ended it: kRequest if there
-  // may be more.
+  // Parses up to `count` requests, which are views of the bytes. Returns the last result of the parser:
+  // kRequest if there may be more requests.
   RequestParser::Result Fill(RequestParser& parser, std::string_view bytes, const RequestLimits& limits, std::size_t count) {
     words_.clear();
     requests_.clear();
@@ -34,7 +34,7 @@ class RequestBatch {
 
   std::size_t size() const { return requests_.size(); }
   std::span<const std::string_view> words(std::size_t i) const { return {words_.data() + requests_[i].first_word, requests_[i].num_words}; }
-  // The number of bytes of the first `count` requests.
+  // The total size of the first `count` requests, in bytes.
   std::size_t consumed(std::size_t count) const { return count == 0 ? 0 : requests_[count - 1].end; }
 
  private:

@@ -1,16 +1,16 @@
 // The parser of requests: RESP arrays of bulk strings, and inline commands, as clients of Redis send them.
 //
-// It is given all bytes of the connection that it has not consumed, and remembers how far it has read
-// them, so a request that arrives in many pieces costs as much as one that arrives at once. It copies
-// nothing: the words of a request are views of the caller's bytes, except those of an inline command,
-// which it unescapes into strings of its own.
+// Each call gets all bytes of the connection that are not consumed. The parser remembers how far it has
+// read, so a request that arrives in many pieces costs as much as one that arrives at once. It copies
+// nothing: the words of a request are views of the caller's bytes, except those of an inline command, which
+// are unescaped into strings that the parser owns.
 //
 // Invariants
 //   1. The requests do not depend on the pieces in which the bytes arrive.
 //   2. Between two calls the caller only appends bytes, or moves all of them: positions are kept as
 //      offsets from the first byte of the request.
 //   3. Nothing is reserved for words or bytes that have not arrived, whatever a length claims.
-//   4. After an error the connection is not read any more.
+//   4. After an error the caller closes the connection.
 //
 // Limits and texts of errors are those of Redis 7.0 (processMultibulkBuffer in its networking.c), except
 // that a line beyond its limit is refused even if it arrives at once.
@@ -27,7 +27,7 @@
 
 namespace hako::server {
 
-// What the parser accepts; a request of a client that has not authenticated is kept short.
+// The limits of a request. They are smaller for a client that has not authenticated.
 struct RequestLimits {
   std::size_t line = std::size_t{64} << 10;     // bytes of an inline command, or of a line with a length
   std::int64_t words = std::int64_t{1} << 20;   // of one request
@@ -36,27 +36,25 @@ struct RequestLimits {
   bool is_authenticated = true;
 };
 
-// Reads one request after the other.
-//
-// Threads: one at a time.
+// Not thread-safe.
 class RequestParser {
  public:
   enum class Result {
     kIncomplete,  // needs more bytes
-    kRequest,     // words() is a request, perhaps of no word: then there is nothing to do
-    kError,       // error() says why
+    kRequest,     // words() is a request; one without words needs no reply
+    kError,       // error() has the reason
   };
 
-  // Reads the next request. `bytes` begins with the first byte that is not consumed.
+  // Parses the next request. `bytes` begins with the first byte that is not consumed.
   Result Parse(std::string_view bytes, const RequestLimits& limits);
 
-  // Of the request that Parse has returned: its words, valid as long as the bytes and until the next
-  // Parse, and the number of bytes that the caller has to consume now.
+  // The words of the request that Parse has found, valid as long as the bytes and until the next Parse; and
+  // the number of bytes that the caller must consume now.
   const std::vector<std::string_view>& words() const { return words_; }
   std::size_t consumed() const { return consumed_; }
   // Whether it was an inline command.
   bool is_inline() const { return is_inline_; }
-  // Forgets a request that is not complete: the caller gives its bytes again.
+  // Forgets an incomplete request; the caller passes its bytes again.
   void Reset() {
     state_ = State::kBegin;
     at_ = searched_ = 0;
@@ -66,7 +64,7 @@ class RequestParser {
   bool is_at_begin() const { return state_ == State::kBegin && searched_ == 0; }
   // The text of the error, without "-ERR ".
   const std::string& error() const { return error_; }
-  // How many bytes more than the given ones the request needs at least; a hint for the buffer.
+  // At least how many more bytes the request needs; a hint for the buffer.
   std::size_t missing() const { return missing_; }
 
  private:
@@ -88,7 +86,7 @@ class RequestParser {
     Reset();
     return Result::kRequest;
   }
-  // Finds the end of the line that begins at at_, and remembers what was searched.
+  // Finds the end of the line that begins at at_; sets searched_.
   bool FindLine(std::string_view bytes, char end, std::size_t* size);
   Result ParseInline(std::string_view bytes, const RequestLimits& limits);
   Result ParseCount(std::string_view bytes, const RequestLimits& limits);
@@ -98,8 +96,8 @@ class RequestParser {
   State state_ = State::kBegin;
   std::size_t at_ = 0;        // first byte that is not read
   std::size_t searched_ = 0;  // no end of line before this
-  std::int64_t left_ = 0;     // words that are still to come
-  std::size_t bulk_ = 0;      // size of the word that comes
+  std::int64_t left_ = 0;     // words that have not arrived
+  std::size_t bulk_ = 0;      // size of the next word
   std::vector<Place> places_;
   std::vector<std::string> inline_words_;
   std::vector<std::string_view> words_;

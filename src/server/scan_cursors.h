@@ -1,9 +1,8 @@
-// ScanCursors: the positions of scans that clients have begun (SCAN). A cursor is a number that stands
-// for an iterator of the database, which shows each record that exists throughout exactly once,
-// however the database grows. Each page of a scan has another number, and the last page ends the scan.
+// ScanCursors: the open scans of clients (SCAN). A cursor is a number that stands for an iterator of the
+// database, which shows each record that exists during the whole scan exactly once, however the database
+// grows. Each page of a scan has a new number, and the last page ends the scan.
 //
-// The oldest positions are dropped when there are too many. A number that is not known, or that was used
-// already, is refused.
+// If there are too many, the oldest are dropped. A number that is unknown or was used already is refused.
 //
 // Thread-safe. An iterator is used by one thread at a time.
 #pragma once
@@ -23,7 +22,7 @@ class ScanCursors {
  public:
   static constexpr std::size_t kMax = 1024;
 
-  // Takes the position out; nullopt if there is none.
+  // Removes and returns the iterator; nullopt if there is none.
   std::optional<AnyDBM::Iterator> Take(std::uint64_t number) {
     sync::MutexLock lock(mutex_);
     const auto found = cursors_.find(number);
@@ -32,7 +31,7 @@ class ScanCursors {
     cursors_.erase(found);
     return taken;
   }
-  // Keeps the position and returns its number.
+  // Stores the iterator and returns its number.
   std::uint64_t Keep(AnyDBM::Iterator iterator) {
     sync::MutexLock lock(mutex_);
     if (cursors_.size() >= kMax) cursors_.erase(cursors_.begin());

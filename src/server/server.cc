@@ -27,7 +27,7 @@ namespace hako::server {
 
 namespace {
 
-// Gives the database the limit of maxmemory.
+// Sets the database's memory limit to maxmemory.
 Status LimitMemory(const Settings& settings, AnyOptions* options) {
   const auto limit = static_cast<std::uint64_t>(settings.memory_max.load());
   if (limit == 0) return absl::OkStatus();
@@ -53,8 +53,8 @@ StatusOr<std::unique_ptr<AnyDBM>> OpenDatabase(const Settings& settings) {
   return AnyDBM::Open(options);
 }
 
-// The table that the settings name; nullptr if they name none. Its rows are counted if its file does not
-// have their number, as after a crash, because each query needs it.
+// Opens the table that the settings name; nullptr if they name none. After a crash the file lacks the number
+// of rows, which each query needs, so they are counted.
 StatusOr<std::unique_ptr<TableDBM>> OpenTable(const Settings& settings) {
   if (settings.table.empty()) return std::unique_ptr<TableDBM>();
   HAKO_ASSIGN_OR_RETURN(const AnyOptions any, ParseAnyOptions(settings.table));
@@ -111,7 +111,8 @@ StatusOr<int> OpenListener(const std::string& text, std::uint16_t port) {
   return made;
 }
 
-// Lets the process have a file for each client, and some for the database, as far as the system allows it.
+// Raises the limit of open files to one for each client and some for the database, as far as the system
+// permits.
 void AllowFiles(std::int64_t clients_max) {
   static constexpr rlim_t kOthers = 64;
   rlimit limit{};
@@ -186,7 +187,7 @@ Status Server::ListenOn(const std::string& addresses, int port, bool is_tls) {
   return listeners_.empty() ? absl::InvalidArgumentError("bind: no address") : absl::OkStatus();
 }
 
-// A port of 0 is none if there is another for clients, else any.
+// Port 0 means none if there is another port for clients, otherwise any free one.
 Status Server::Listen() {
   if (settings_.tls_port == kNoPort) return ListenOn(settings_.bind, std::max<int>(settings_.port, kAnyPort), false);
   HAKO_RETURN_IF_ERROR(state_.tls.Open(settings_.tls));
@@ -218,8 +219,8 @@ void Server::RunTicker() {
   }
 }
 
-// The database removes expired records once there are many of them (dbm/expiry_schedule.h). Where it is
-// small, removing them each second takes little, and DBSIZE shows that they are gone.
+// The database removes expired records once there are many of them (dbm/expiry_schedule.h). In a small
+// database it is cheap to remove them each second, so that DBSIZE does not count them.
 void Server::RemoveExpiredIfFew() {
   static constexpr std::uint64_t kFew = 10'000;
   if (database_->expiry() == nullptr || !database_->IsWritable()) return;
@@ -263,7 +264,7 @@ Status Server::Run() {
   return closed;
 }
 
-// Closes the handles of the main loop, which ends it.
+// Closes the handles of the main loop, so that it ends.
 void Server::OnStop() {
   if (std::exchange(is_stopping_, true)) return;
   for (const auto& listener : listeners_) {

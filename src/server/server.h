@@ -1,10 +1,10 @@
 // Server: opens the database and the table, listens, and runs the loop threads until a signal or SHUTDOWN ends them.
 //
-// Threads: the main one accepts clients, gives each to the next loop thread, answers requests for metrics,
-// and waits for signals; the loop threads run commands; the ticker calls ReplicatedLog::Tick, removes
-// expired records, and loads a certificate that was renewed, once a second.
+// Threads: the main thread accepts clients, hands each to the next loop thread, answers requests for
+// metrics, and waits for signals. The loop threads run commands. Once a second, the ticker calls
+// ReplicatedLog::Tick, removes expired records, and loads a renewed certificate.
 //
-// Stop, in this order: no client is accepted any more; each loop ends its turn, with its commit and its
+// Order of a stop: the listening sockets are closed; each loop finishes its turn, with its commit and its
 // replies, and closes its connections; the ticker ends; the database is closed, which makes everything
 // durable.
 #pragma once
@@ -34,7 +34,7 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
 
-  // Serves until it is stopped, then closes the database. Returns the error of that, if there is one.
+  // Serves until it is stopped, then closes the database and returns the status of that.
   Status Run();
 
  private:

@@ -26,7 +26,7 @@ std::string Failed(std::string_view name, std::string_view why) {
   return "ERR CONFIG SET failed (possibly related to argument '" + std::string(name) + "') - " + std::string(why);
 }
 
-// What is wrong with one name and value of CONFIG SET, before anything is set.
+// Checks one name and value of CONFIG SET, before anything is set; returns the error.
 std::string Refusal(Call& call, std::size_t i) {
   const SettingName* const setting = FindSetting(call.arg(i));
   if (setting == nullptr) return "ERR Unknown option or number of arguments for CONFIG SET - '" + std::string(call.arg(i)) + "'";
@@ -106,7 +106,7 @@ void Shutdown(Call& call) {
   call.server().stop();
 }
 
-// The test suite of Redis sends it. There are no functions.
+// Sent by the test suite of Redis. There are no functions.
 void FunctionFlush(Call& call) {
   const bool is_known = call.size() == 2 || (call.size() == 3 && (call.Is(2, "sync") || call.Is(2, "async")));
   is_known ? call.reply.Ok() : call.Fail("ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
@@ -138,7 +138,7 @@ void SlowLogReset(Call& call) {
   call.reply.Ok();
 }
 
-// For each command that was called: how many calls took at most 2^i - 1 microseconds, cumulated.
+// For each command that was called: the cumulative number of calls that took at most 2^i - 1 microseconds.
 void LatencyHistogram(Call& call) {
   struct Row {
     const Command* command;

@@ -3,8 +3,8 @@
 //   2026-11-26T05:00:00.000+0000 info TLS handshake failed client=127.0.0.1:4711 reason="http request"
 //   {"time":"2026-11-26T05:00:00.000+0000","level":"info","message":"TLS handshake failed","client":"127.0.0.1:4711",...}
 //
-// What others have sent may be part of a line: it is escaped, so that it cannot end the line or write
-// another. Thread-safe.
+// Fields may contain bytes sent by clients. They are escaped, so they cannot end the line or forge another.
+// Thread-safe.
 #pragma once
 
 #include <initializer_list>
@@ -26,16 +26,16 @@ enum class LogFormat { kText, kJson };
 // Names and values of an event. The names are letters and underscores.
 using LogFields = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
-// Where lines go, "" = standard error, and from which level on. False if the file cannot be opened.
+// Sets the file of the log, "" = standard error, and the lowest level. False if the file cannot be opened.
 bool OpenLog(const std::string& path, LogLevel level, LogFormat format);
-// From now on.
+// Changes the lowest level.
 void SetLogLevel(LogLevel level);
 void LogDebug(std::string_view message, LogFields fields = {});
 void LogInfo(std::string_view message, LogFields fields = {});
 void LogWarning(std::string_view message, LogFields fields = {});
 void LogError(std::string_view message, const Status& status);
 
-// A line without its time and level.
+// The text of a line behind its time and level.
 std::string LogText(std::string_view message, LogFields fields);
 std::string LogJson(std::string_view message, LogFields fields);  // the inside of an object
 

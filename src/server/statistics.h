@@ -1,4 +1,4 @@
-// What a server counts: for INFO, LATENCY and SLOWLOG.
+// Counters of a server, for INFO, LATENCY and SLOWLOG.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-// The calls of one command. Bucket i of the histogram counts those of up to 2^i - 1 microseconds.
+// The calls of one command. Bucket i of the histogram counts those that took up to 2^i - 1 microseconds.
 struct CommandCounters {
   static constexpr std::size_t kBuckets = 32;
   Counter calls, nanoseconds, failed, rejected;
@@ -45,7 +45,7 @@ struct CommandCounters {
   }
 };
 
-// Those of one loop thread.
+// The counters of one loop thread.
 struct ThreadCounters {
   explicit ThreadCounters(std::size_t num_commands) : commands(num_commands) {}
   Counter connections, rejected_connections, tls_failures, hits, misses, errors, input_bytes, output_bytes, commits;
@@ -59,7 +59,7 @@ struct ThreadCounters {
   }
 };
 
-// The last commands that took long. Thread-safe.
+// The most recent slow commands. Thread-safe.
 class SlowLog {
  public:
   struct Entry {

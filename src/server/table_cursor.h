@@ -1,8 +1,8 @@
-// TableCursor: where the next page of a query begins. The server keeps nothing of it: its text goes to the
-// client and back, so a cursor may be used at any time, and after a restart.
+// TableCursor: the position where the next page of a query begins. It has no state in the server: its text
+// is sent to the client and back, so it can be used at any time, even after a restart.
 //
-// The text: the rows that are left, or "-"; a dot; the size of the key in decimal, a dot, and the key; "v" and
-// the text of the row in the column of the order, or "n" if the row lacks it, or there is no such column.
+// The text: the number of rows left, or "-"; a dot; the size of the last key in decimal, a dot, and the key;
+// "v" and the text of that row in the `order by` column, or "n" if the row or the query has none.
 #pragma once
 
 #include <charconv>

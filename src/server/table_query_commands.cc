@@ -19,11 +19,11 @@
 namespace hako::server::commands {
 namespace {
 
-// A query as a client sends it.
+// A query, as a client sends it.
 struct TableRequest {
   Statement statement;
   std::optional<std::uint64_t> page;  // rows of one page
-  std::optional<TableCursor> cursor;  // of another page than the first
+  std::optional<TableCursor> cursor;  // nullopt: the first page
   std::size_t bytes_max = 0;          // of the reply
 };
 
@@ -55,7 +55,7 @@ bool HasRegularExpression(const std::shared_ptr<const table::Node>& node) {
 
 Status Refuse(std::string_view why) { return absl::InvalidArgumentError(ToAbsl(why)); }
 
-// A map a group, or one of all rows.
+// One map for each group, or one map of all rows.
 Status ReplyFigures(const TableRequest& request, const Query& query, ReplyWriter& reply) {
   const Statement& statement = request.statement;
   if (request.page) return Refuse("functions have no pages");
@@ -92,10 +92,10 @@ Status ReplyFigures(const TableRequest& request, const Query& query, ReplyWriter
   return absl::OkStatus();
 }
 
-// Makes the query one of a page, and returns the number of its rows.
+// Restricts the query to its page, and returns the most rows that the page has.
 std::uint64_t LimitToPage(const TableRequest& request, Query* query) {
   const Statement& statement = request.statement;
-  if (!statement.order_by) query->OrderBy("");  // of the keys: pages need an order
+  if (!statement.order_by) query->OrderBy("");  // by key: pages need an order
   const std::optional<std::uint64_t> most = request.cursor ? request.cursor->left : statement.limit;
   const std::uint64_t rows = std::min(*request.page, most.value_or(*request.page));
   query->Limit(rows, request.cursor ? 0 : statement.offset);
@@ -103,7 +103,7 @@ std::uint64_t LimitToPage(const TableRequest& request, Query* query) {
   return rows;
 }
 
-// The rows as an array of maps; of a page, the cursor of the next one before it, "0" if this is the last.
+// The rows as an array of maps. Before those of a page, the cursor of the next page, "0" behind the last.
 Status ReplyRows(const TableRequest& request, Query query, ReplyWriter& reply) {
   const Statement& statement = request.statement;
   if (statement.group_by) return Refuse("group by needs a function: count(*), sum(x), min(x) or max(x)");
@@ -167,7 +167,7 @@ bool MayBeShort(Call& call, TableDBM& table, const Statement& statement) {
                      [&table](const Statement::Assignment& one) { return table.FindColumn(one.column).ok(); });
 }
 
-// Parses and runs the statement. False if it is to be run in the pool.
+// Parses and runs the statement. False if it must run in the pool.
 bool RunInLoop(Call& call, TableDBM& table, TableRequest& request) {
   const bool changes_rows = request.statement.kind != Statement::Kind::kSelect;
   if (!MayBeShort(call, table, request.statement)) return false;
@@ -191,9 +191,9 @@ Status CheckVerb(const Statement& statement, bool is_read_only) {
 
 }  // namespace
 
-// HAKO.TABLE QUERY statement [COUNT rows [CURSOR cursor]]: the rows of a select, an array of maps, or the
-// number of rows that an update or a delete has changed. With COUNT a page of the rows: an array of the
-// cursor of the next page and the rows. QUERY_RO takes a select only.
+// HAKO.TABLE QUERY statement [COUNT rows [CURSOR cursor]]: replies the rows of a select as an array of maps,
+// or the number of rows that an update or delete has changed. With COUNT it replies one page: an array of
+// the cursor of the next page and the rows. QUERY_RO accepts only a select.
 void TableQuery(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;
@@ -220,7 +220,7 @@ void TableQuery(Call& call) {
             });
 }
 
-// HAKO.TABLE EXPLAIN statement: how a query finds its rows, a line a step.
+// HAKO.TABLE EXPLAIN statement: the plan of a query, one line for each step.
 void TableExplain(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;

@@ -41,7 +41,7 @@ namespace {
 constexpr auto kPutVerbs = MakeKeywordTable("put", "putkeep", "update", "append");
 enum PutVerb { kPut, kPutKeep, kUpdate, kAppend };
 
-// Whether a change of these words is made in the thread pool.
+// Whether the change that these words ask for runs in the thread pool.
 bool IsLongChange(const Call& call, std::size_t num_keys) {
   std::size_t bytes = 0;
   for (const std::string_view word : call.args) bytes += word.size();
@@ -77,9 +77,9 @@ StatusOr<std::int64_t> Remove(TableDBM& table, std::string_view key) {
 
 }  // namespace
 
-// HAKO.TABLE PUT key column value [column value ...]: stores a row, replacing an existing one; PUTKEEP: if
-// there is none, UPDATE: these columns of one that there is, and both return whether they did; APPEND: to the
-// text of these columns. Values are texts, which a column of another type converts.
+// HAKO.TABLE PUT key column value [column value ...] stores a row, replacing an existing one. PUTKEEP stores
+// it only if there is none, UPDATE changes these columns of an existing row; both return whether they did.
+// APPEND appends to the text of these columns. Values are texts, which a column of another type converts.
 void TablePut(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;
@@ -97,7 +97,7 @@ void TablePut(Call& call) {
   call.Check(status);
 }
 
-// HAKO.TABLE DEL key [key ...]: the number of rows that it has removed. Each is a step of its own.
+// HAKO.TABLE DEL key [key ...]: removes each row in a separate step, and returns how many it has removed.
 void TableDel(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;
@@ -142,7 +142,7 @@ void TableCount(Call& call) {
   if (call.Check(count.status())) call.reply.Integer(static_cast<std::int64_t>(*count));
 }
 
-// HAKO.TABLE STAT: figures of the table's file.
+// HAKO.TABLE STAT: statistics of the table's file.
 void TableStat(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;

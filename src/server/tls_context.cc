@@ -32,7 +32,7 @@ std::string TimeText(const ASN1_TIME* time) {
   return result;
 }
 
-// Nobody can type the passphrase of a key.
+// A server cannot ask for the passphrase of a key.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
 // The key, or nullptr.

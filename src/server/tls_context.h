@@ -1,9 +1,9 @@
-// TlsContext: certificate, key and rules of the port with TLS (OpenSSL).
+// TlsContext: certificate, key and rules of the TLS port (OpenSSL).
 //
-// TLS 1.2 and 1.3 alone; no renegotiation, no compression, no resumption: each connection makes a whole
+// Only TLS 1.2 and 1.3; no renegotiation, no compression, no resumption. Each connection makes a full
 // handshake, so a client's certificate is checked each time.
 //
-// Threads: immutable.
+// Immutable, so thread-safe.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ struct TlsOptions {  // by the names of Redis
 
 class TlsContext {
  public:
-  // Loads and checks all that the options name. The error names the file.
+  // Loads and checks all files that the options name. An error names the file.
   static StatusOr<std::shared_ptr<const TlsContext>> Load(const TlsOptions& options);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
@@ -45,10 +45,10 @@ class TlsContext {
 // needs no restart. Thread-safe.
 class TlsContextHolder {
  public:
-  // Loads the first one.
+  // Loads the first context.
   Status Open(const TlsOptions& options);
-  // Loads another if a file has changed since the last that was loaded. If that fails the present one
-  // stays, and the error is returned once for each change. *is_loaded: there is another.
+  // Loads a new context if a file has changed since the last load. If that fails, the present context
+  // stays, and the error is returned once for each change. Sets *is_loaded if there is a new context.
   Status Refresh(bool* is_loaded);
   std::shared_ptr<const TlsContext> Get() const {
     sync::MutexLock lock(mutex_);

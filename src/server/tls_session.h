@@ -1,17 +1,17 @@
-// TlsSession: the TLS of one connection, without its socket: encrypted bytes come and go in memory.
+// TlsSession: the TLS session of one connection, without its socket: it works on bytes in memory.
 //
 //   socket -> Receive -> plain bytes            plain bytes -> Encrypt -> out() -> socket
 //
 // Invariants
-//   1. Receive takes all bytes that it is given. Those of an incomplete record stay in OpenSSL, which
-//      holds at most one record (16 KiB and its frame).
+//   1. Receive consumes all its bytes. Those of an incomplete record stay in OpenSSL, which buffers at most
+//      one record (16 KiB and its header).
 //   2. Nothing is decrypted, and Encrypt is refused, before the handshake is complete.
-//   3. After a failure the state stays kFailed; out() ends with the alert that tells the client.
+//   3. After a failure the state stays kFailed; out() ends with the alert for the client.
 //
-// The BIO of OpenSSL that reads and writes here copies to and from these buffers directly, where the
-// memory BIO of OpenSSL would copy once more and never give memory back.
+// A custom BIO copies directly to and from these buffers. The memory BIO of OpenSSL would copy once more and
+// never free its memory.
 //
-// Threads: that of its connection.
+// Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class TlsSession {
   enum class State {
     kHandshake,
     kOpen,
-    kEnded,   // the client has sent close_notify: it sends no more
+    kEnded,   // the client has sent close_notify, and sends nothing more
     kFailed,  // error() has the reason
   };
 
@@ -43,9 +43,9 @@ class TlsSession {
 
   State state() const { return state_; }
   const std::string& error() const { return error_; }
-  bool has_received() const { return has_received_; }  // anything
+  bool has_received() const { return has_received_; }  // any byte
 
-  // Bytes of the socket. Appends what they hold to *plain, and what must be answered to out(). May throw
+  // Takes bytes of the socket. Appends the decrypted bytes to *plain, and protocol replies to out(). May throw
   // std::bad_alloc.
   State Receive(std::string_view bytes, OutputBuffer* plain);
   // Appends the records with these bytes to out(). False if the session is not open, or fails now.
@@ -62,7 +62,7 @@ class TlsSession {
   ssl_st* const ssl_;
   State state_ = State::kHandshake;
   bool is_closed_ = false, has_received_ = false;
-  std::string_view incoming_;  // the rest of what Receive was given
+  std::string_view incoming_;  // the bytes of Receive that are not consumed
   OutputBuffer out_;
   std::string error_;
 };

@@ -1,10 +1,10 @@
-// TurnGate: lets one thread run alone between the commands of all others.
+// TurnGate: lets one thread run a command while no other thread runs one.
 //
-// Each loop thread holds its own lock while it runs commands; no other thread takes that lock unless it
-// runs alone. RunAlone releases the lock of its own thread, then takes those of all threads in ascending
-// order, so it waits for running commands, never for a client.
+// Each loop thread holds its own lock while it runs commands; other threads take that lock only in RunAlone.
+// RunAlone releases the lock of its own thread and then takes those of all threads in ascending order. So it
+// waits for running commands, never for a client.
 //
-// Threads: Enter, Leave and RunAlone of a number by one thread.
+// Threads: only thread i calls Enter(i), Leave(i) and RunAlone(i, ...).
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Commands that change a part of a value, or take it for a number. Each is one visit of its record.
+// Commands that change a part of a value, or treat it as a number. Each is one visit of its record.
 #include <cmath>
 #include <limits>
 #include <string>

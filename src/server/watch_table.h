@@ -1,9 +1,9 @@
-// WatchTable: the keys that clients watch (WATCH), so that an update of one makes their EXEC fail.
+// WatchTable: the keys that clients watch (WATCH). An update of a watched key makes their EXEC fail.
 //
 // Invariants
-//   1. An update touches its key after it has been made. So a client that watches a key, and then reads
-//      the value from before an update, finds itself touched by it.
-//   2. While no client watches, Touch is one load.
+//   1. Touch is called after the update. So if a client watches a key and then reads the value from before
+//      an update, that update sets its `is_touched`.
+//   2. While no client watches a key, Touch is one load.
 //
 // Thread-safe. The WatchState of a client belongs to its thread, except `is_touched`.
 #pragma once
@@ -32,7 +32,7 @@ class WatchTable {
     watchers_.emplace(key, client);
     count_.fetch_add(1);
   }
-  // The client watches nothing any more.
+  // The client no longer watches any key.
   void Remove(WatchState* client) {
     if (!client->keys.empty()) {
       sync::MutexLock lock(mutex_);
