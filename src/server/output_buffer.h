@@ -66,10 +66,11 @@ class OutputBuffer {
     if (begin_ > 0 && capacity_ - used >= size && begin_ >= used) {
       std::memcpy(bytes_.get(), bytes_.get() + begin_, used);
     } else {
-      capacity_ = std::max({kFirst, used + size, capacity_ + capacity_ / 2});
-      auto grown = std::make_unique_for_overwrite<char[]>(capacity_);
+      const std::size_t capacity = std::max({kFirst, used + size, capacity_ + capacity_ / 2});
+      auto grown = std::make_unique_for_overwrite<char[]>(capacity);
       if (used > 0) std::memcpy(grown.get(), bytes_.get() + begin_, used);
       bytes_ = std::move(grown);
+      capacity_ = capacity;
     }
     begin_ = 0;
     end_ = used;

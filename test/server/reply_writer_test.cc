@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -49,6 +51,14 @@ TEST(ReplyWriter, ABulkThatIsBegunAgainReplacesTheFirst) {
                       reply.EndBulk();
                     }),
             "+OK\r\n$3\r\nabc\r\n");
+}
+
+TEST(OutputBuffer, StaysValidWhereMemoryRunsOut) {
+  OutputBuffer out;
+  out.Append("abc");
+  EXPECT_THROW(out.Reserve(std::size_t{1} << 60), std::bad_alloc);
+  out.Append(std::string(100'000, 'x'));
+  EXPECT_EQ(out.view(), "abc" + std::string(100'000, 'x'));
 }
 
 TEST(OutputBuffer, KeepsBytesWhileItGrowsAndIsConsumed) {
