@@ -36,11 +36,13 @@ inline Changes TakeChanges(CommandThread& thread) {
 }
 
 // Commits both logs, even if one of them fails. Thread-safe.
-inline Status Commit(ServerState& server, const Changes& changes) {
+inline Status Commit(ServerState& server, const Changes& changes) try {
   Status status;
   if (changes.records) status = server.log.Commit(*changes.records);
   if (changes.rows) status.Update(server.table_log.Commit(*changes.rows));
   return status;
+} catch (const std::bad_alloc&) {
+  return absl::ResourceExhaustedError("");
 }
 
 class Committer {

@@ -1,5 +1,5 @@
-// ConfigFile: the format of the configuration file, lines "option = value". A '#' outside of quotes begins
-// a comment; CLI11 alone would cut a quoted value there, and with it a password.
+// ConfigFile: the format of the configuration file, lines "option = value". A '#' begins a comment at the start of
+// a line or after a blank, outside of quotes. CLI11 alone would cut every value there, and with it a password.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -27,7 +27,7 @@ class ConfigFile : public CLI::ConfigTOML {
     for (std::size_t i = 0; i < line.size(); ++i) {
       const char c = line[i];
       if (quote != 0 ? c == quote : c == '"' || c == '\'') quote = quote != 0 ? '\0' : c;
-      if (quote == 0 && c == '#') return line.substr(0, i);
+      if (quote == 0 && c == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) return line.substr(0, i);
     }
     return line;
   }

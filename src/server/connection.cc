@@ -211,6 +211,7 @@ void Connection::StartWork() {
     OutputBuffer reply;
     bool changes_rows;
     std::chrono::nanoseconds took{0};
+    bool lacks_memory = false;
   };
   auto* const request = new Request{{}, this, std::exchange(client_.work, nullptr), {}, std::exchange(client_.work_changes_rows, false)};
   request->request.data = request;
@@ -220,12 +221,17 @@ void Connection::StartWork() {
       [](uv_work_t* work) {
         auto* const self = static_cast<Request*>(work->data);
         const auto begin = std::chrono::steady_clock::now();
-        self->work(&self->reply);
+        try {
+          self->work(&self->reply);
+        } catch (const std::bad_alloc&) {
+          self->lacks_memory = true;
+        }
         self->took = std::chrono::steady_clock::now() - begin;
       },
       [](uv_work_t* work, int) {
         const std::unique_ptr<Request> self(static_cast<Request*>(work->data));
         NoteWork(self->connection->loop_.commands(), self->connection->client_, static_cast<std::uint64_t>(self->took.count()));
+        if (self->lacks_memory) self->connection->Close();
         self->connection->EndWork(&self->reply, self->changes_rows);
       });
 }
@@ -274,7 +280,11 @@ void Connection::FlushOutput() {
   if (is_sending_) return;
   const bool was_full = out_.size() >= kOutputPause;
   if (tls_ != nullptr) [[unlikely]] {
-    FlushEncrypted();
+    try {
+      FlushEncrypted();
+    } catch (const std::bad_alloc&) {
+      Close();
+    }
     if (is_sending_ || is_closing_) return;
   } else {
     if (!TrySend(&out_)) return;

@@ -103,27 +103,40 @@ void LoopThread::OnWake() {
 }
 
 void LoopThread::Welcome(Accepted accepted) {
-  ServerState& server = commands_.server;
   if (settings().is_protected && !settings().has_password() && !IsLocal(accepted.address))
     return TurnAway(accepted.socket, accepted.is_tls, kDenied);
-  std::unique_ptr<TlsSession> tls;
   try {
-    if (accepted.is_tls) tls = std::make_unique<TlsSession>(*server.tls.Get());
+    AddConnection(accepted);
   } catch (const std::bad_alloc&) {
-    LogWarning("a client cannot be accepted: out of memory", {{"client", accepted.address}});
-    return TurnAway(accepted.socket, accepted.is_tls, kTooMany);
+    LogWarning("a client cannot be accepted: out of memory");
+    TurnAway(accepted.socket, accepted.is_tls, kTooMany);
   }
+}
+
+// May throw std::bad_alloc; then nothing was added.
+void LoopThread::AddConnection(Accepted& accepted) {
+  ServerState& server = commands_.server;
+  const std::size_t count = connections_.size() + 1;
+  for (auto* const list : {&to_flush_, &to_resume_, &gathered_, &turn_, &held_}) {
+    if (list->capacity() < count) list->reserve(2 * count);
+  }
+  std::unique_ptr<TlsSession> tls = accepted.is_tls ? std::make_unique<TlsSession>(*server.tls.Get()) : nullptr;
   auto connection = std::make_unique<Connection>(*this);
   Client& client = connection->client();
-  client.address = std::move(accepted.address);
-  client.local_address = std::move(accepted.local_address);
+  client.address = accepted.address;
+  client.local_address = accepted.local_address;
   client.connected_at = SteadyMilliseconds();
   client.is_authenticated = !settings().has_password();
   if (!server.clients.Add(&client, static_cast<std::size_t>(settings().clients_max.load()), [this](std::uint64_t id) { Kill(id); })) {
     commands_.counters.rejected_connections.Add(1);
     return TurnAway(accepted.socket, accepted.is_tls, kTooMany);
   }
-  connections_.emplace(client.id, connection.get());
+  try {
+    connections_.emplace(client.id, connection.get());
+  } catch (const std::bad_alloc&) {
+    server.clients.Remove(client.id);
+    throw;
+  }
   commands_.counters.connections.Add(1);
   LogDebug("client connected", {{"client", client.address}, {"tls", accepted.is_tls ? "yes" : "no"}});
   connection.release()->Start(accepted.socket, std::move(tls));  // it deletes itself once it is closed
@@ -243,11 +256,9 @@ void LoopThread::CloseStalledHandshakes() {
   if (unlogged_failures_ > 0) LogInfo("more TLS handshakes failed", {{"count", std::to_string(unlogged_failures_)}});
   logged_failures_ = unlogged_failures_ = 0;
   const auto limit = static_cast<std::uint64_t>(settings().handshake_seconds.load(std::memory_order_relaxed)) * 1000;
-  std::vector<Connection*> stalled;
-  for (const auto& [id, connection] : connections_) {
-    if (connection->is_in_handshake() && uv_now(&loop_) - connection->started() >= limit) stalled.push_back(connection);
-  }
-  for (Connection* const connection : stalled) {
+  for (auto next = connections_.begin(); next != connections_.end();) {
+    Connection* const connection = (next++)->second;  // Close removes it
+    if (!connection->is_in_handshake() || uv_now(&loop_) - connection->started() < limit) continue;
     NoteTlsFailure(connection->client(), "it took longer than tls-handshake-timeout");
     connection->Close();
   }
@@ -257,19 +268,16 @@ void LoopThread::OnSecond() {
   if (settings().tls_port != kNoPort) CloseStalledHandshakes();
   const auto limit = static_cast<std::uint64_t>(settings().idle_seconds.load(std::memory_order_relaxed)) * 1000;
   if (limit == 0) return;
-  std::vector<Connection*> idle;
-  for (const auto& [id, connection] : connections_) {
-    if (!connection->is_held() && uv_now(&loop_) - connection->last_active() > limit) idle.push_back(connection);
+  for (auto next = connections_.begin(); next != connections_.end();) {
+    Connection* const connection = (next++)->second;  // Close removes it
+    if (!connection->is_held() && uv_now(&loop_) - connection->last_active() > limit) connection->Close();
   }
-  for (Connection* const connection : idle) connection->Close();
 }
 
 void LoopThread::CloseAll() {
   if (committer_.is_running()) EndCommit();
   CommitTurn(true);
-  std::vector<Connection*> all;
-  for (const auto& [id, connection] : connections_) all.push_back(connection);
-  for (Connection* const connection : all) connection->Close();
+  while (!connections_.empty()) connections_.begin()->second->Close();
   commands_.walk.reset();
   for (uv_handle_t* const handle :
        {reinterpret_cast<uv_handle_t*>(&wake_), reinterpret_cast<uv_handle_t*>(&committed_), reinterpret_cast<uv_handle_t*>(&end_of_turn_),

@@ -11,7 +11,8 @@
 // Invariants
 //   1. No reply is sent before the commits of its turn and of all earlier turns. If a commit fails, the
 //      connections that have replies to send are closed without them.
-//   2. The thread holds its lock of the TurnGate only while it runs commands, never while it waits for the
+//   2. Each list of connections has room for all of them, so that no memory is needed to add one.
+//   3. The thread holds its lock of the TurnGate only while it runs commands, never while it waits for the
 //      log or a socket.
 #pragma once
 
@@ -81,6 +82,7 @@ class LoopThread {
   void OnResume();
   void OnSecond();
   void Welcome(Accepted accepted);
+  void AddConnection(Accepted& accepted);
   void CloseStalledHandshakes();
   void EndTurn();
   void RunGathered();

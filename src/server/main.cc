@@ -7,6 +7,7 @@
 #include "hako/version.h"
 #include "server/config_file.h"
 #include "server/number_text.h"
+#include "server/open_options.h"
 #include "server/server.h"
 #include "server/server_log.h"
 #include "server/settings.h"
@@ -107,7 +108,7 @@ void AddOptions(CLI::App* app, Program* program) {
   AddTlsOptions(app, program);
   AddPort(app, "--metrics-port", &settings.metrics_port, "Serve metrics for Prometheus on this port: GET /metrics; 0: none; any");
   app->add_option("--metrics-bind", settings.metrics_bind, "IP address of that port")->capture_default_str();
-  app->add_flag("--check-config", program->checks_config, "Read the options, load the certificate, and end")->configurable(false);
+  app->add_flag("--check-config", program->checks_config, "Check the options and the certificate, and end")->configurable(false);
   app->config_formatter(std::make_shared<ConfigFile>());
   app->set_config("--config", "", "Read options from this file");
   app->allow_config_extras(CLI::config_extras_mode::error);
@@ -115,12 +116,11 @@ void AddOptions(CLI::App* app, Program* program) {
   app->footer(kFooter);
 }
 
-// What the options name must be usable; the database and the ports are not opened.
+// Opens neither the database nor the ports.
 int CheckConfig(const Settings& settings) {
-  if (settings.tls_port == kNoPort && settings.tls.cert_file.empty()) return 0;
-  const auto context = TlsContext::Load(settings.tls);
-  if (context.ok()) return 0;
-  std::fprintf(stderr, "hako-server: %s\n", std::string(context.status().message()).c_str());
+  const Status status = CheckSettings(settings);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "hako-server: %s\n", std::string(status.message()).c_str());
   return 2;
 }
 

@@ -169,7 +169,12 @@ Status MetricsServer::Listen(const std::string& address, int port) {
 }
 
 void MetricsServer::Accept() {
-  auto* const connection = new Connection(this);
+  Connection* connection = nullptr;
+  try {
+    connection = new Connection(this);
+  } catch (const std::bad_alloc&) {  // the client waits until another one comes
+    return;
+  }
   connection->Start();
   if (connections_.size() > kConnectionsMax) connection->Close();
 }

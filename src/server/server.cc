@@ -13,13 +13,14 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
+#include <new>
 #include <random>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/wall_clock.h"
+#include "server/open_options.h"
 #include "server/server_log.h"
 #include "server/table_work.h"
 
@@ -27,44 +28,17 @@ namespace hako::server {
 
 namespace {
 
-// Sets the database's memory limit to maxmemory.
-Status LimitMemory(const Settings& settings, AnyOptions* options) {
-  const auto limit = static_cast<std::uint64_t>(settings.memory_max.load());
-  if (limit == 0) return absl::OkStatus();
-  const std::string_view kind = options->ResolvedKind();
-  if (kind != AnyOptions::kTiny && kind != AnyOptions::kBaby)
-    return absl::InvalidArgumentError("maxmemory requires a database in memory: ?dbm=tiny, ?dbm=baby or FILE.hks");
-  if (options->capacity_bytes != 0 && options->capacity_bytes != limit)
-    return absl::InvalidArgumentError("maxmemory and capacity_bytes of --db are different limits");
-  options->capacity_bytes = limit;
-  return absl::OkStatus();
-}
-
-// The database that the settings name. A new one keeps times; one without a name is in memory.
 StatusOr<std::unique_ptr<AnyDBM>> OpenDatabase(const Settings& settings) {
-  HAKO_ASSIGN_OR_RETURN(AnyOptions options, ParseAnyOptions(settings.database.empty() ? "?dbm=tiny" : settings.database));
-  if (options.path.ends_with(".hktb")) return absl::InvalidArgumentError(absl::StrCat("db: ", options.path, " is a table; use --table"));
-  std::error_code ignored;
-  const bool exists = !options.path.empty() && std::filesystem::exists(options.path, ignored);
-  if (!exists && options.ResolvedKind() != AnyOptions::kArray) options.expiry = true;
-  options.clock = [] { return WallClock() / 1000; };    // to the millisecond: PTTL shows it
-  options.keep_log = settings.fsync == Fsync::kAlways;  // a group commit is one sync of the log
-  HAKO_RETURN_IF_ERROR(LimitMemory(settings, &options));
+  HAKO_ASSIGN_OR_RETURN(const AnyOptions options, DatabaseOptions(settings));
   return AnyDBM::Open(options);
 }
 
-// Opens the table that the settings name; nullptr if they name none. After a crash the file lacks the number
-// of rows, which each query needs, so they are counted.
+// nullptr if the settings name no table. After a crash the file lacks the number of rows, which each query
+// needs, so they are counted.
 StatusOr<std::unique_ptr<TableDBM>> OpenTable(const Settings& settings) {
   if (settings.table.empty()) return std::unique_ptr<TableDBM>();
-  HAKO_ASSIGN_OR_RETURN(const AnyOptions any, ParseAnyOptions(settings.table));
-  if (!any.path.ends_with(".hktb") || any.ResolvedKind() != AnyOptions::kTree || !any.order.empty() || !any.codec.empty())
-    return absl::InvalidArgumentError(absl::StrCat("table: ", settings.table, " is no table; use a name with the suffix .hktb"));
-  TableOptions options;
-  options.tree = TreeOptionsOf(any);
-  options.file = any.file;
-  options.positional = any.device == "pos";
-  HAKO_ASSIGN_OR_RETURN(auto table, TableDBM::Open(any.path, options));
+  HAKO_ASSIGN_OR_RETURN(const TableFile file, TableFileOf(settings));
+  HAKO_ASSIGN_OR_RETURN(auto table, TableDBM::Open(file.path, file.options));
   HAKO_RETURN_IF_ERROR(table->Count().status());
   return table;
 }
@@ -90,20 +64,12 @@ std::string LocalAddress(int socket) {
 
 // A socket that listens on this address.
 StatusOr<int> OpenListener(const std::string& text, std::uint16_t port) {
-  sockaddr_in v4{};
-  sockaddr_in6 v6{};
-  v4.sin_family = AF_INET;
-  v6.sin6_family = AF_INET6;
-  v4.sin_port = v6.sin6_port = htons(port);
-  const bool is_v4 = inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1;
-  if (!is_v4 && inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr) != 1)
-    return absl::InvalidArgumentError(absl::StrCat("bind: ", text, " is no IP address"));
-  const auto* const address = is_v4 ? reinterpret_cast<const sockaddr*>(&v4) : reinterpret_cast<const sockaddr*>(&v6);
-  const int made = socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  HAKO_ASSIGN_OR_RETURN(const SocketAddress address, ParseAddress("bind", text, port));
+  const int made = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   const int on = 1;
   if (made >= 0) setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (made >= 0 && !is_v4) setsockopt(made, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-  if (made < 0 || bind(made, address, is_v4 ? sizeof(v4) : sizeof(v6)) != 0 || listen(made, 511) != 0) {
+  if (made >= 0 && !address.is_v4) setsockopt(made, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  if (made < 0 || bind(made, &address.any, address.size()) != 0 || listen(made, 511) != 0) {
     Status status = absl::ErrnoToStatus(errno, absl::StrCat("listening on ", text, " port ", port));
     if (made >= 0) close(made);
     return status;
@@ -149,7 +115,8 @@ Server::Server(std::unique_ptr<AnyDBM> database, std::unique_ptr<TableDBM> table
   }
   uv_loop_init(&loop_);
   uv_async_init(&loop_, &stop_, [](uv_async_t* handle) { static_cast<Server*>(handle->data)->OnStop(); });
-  stop_.data = this;
+  uv_timer_init(&loop_, &accept_again_);
+  stop_.data = accept_again_.data = this;
 }
 
 Server::~Server() {
@@ -178,10 +145,7 @@ Status Server::ListenOn(const std::string& addresses, int port, bool is_tls) {
     auto& listener = listeners_.emplace_back(new Listener{socket, is_tls, this, {}});
     uv_poll_init(&loop_, &listener->poll, socket);
     listener->poll.data = listener.get();
-    uv_poll_start(&listener->poll, UV_READABLE, [](uv_poll_t* poll, int, int) {
-      const auto* const of = static_cast<const Listener*>(poll->data);
-      of->server->Accept(*of);
-    });
+    listener->Start();
     LogInfo((is_tls ? "listening with TLS on " : "listening on ") + LocalAddress(socket));
   }
   return listeners_.empty() ? absl::InvalidArgumentError("bind: no address") : absl::OkStatus();
@@ -195,6 +159,13 @@ Status Server::Listen() {
   return settings_.port == kNoPort ? absl::OkStatus() : ListenOn(settings_.bind, settings_.port, false);
 }
 
+void Server::Listener::Start() {
+  uv_poll_start(&poll, UV_READABLE, [](uv_poll_t* handle, int, int) {
+    const auto* const of = static_cast<const Listener*>(handle->data);
+    of->server->Accept(*of);
+  });
+}
+
 void Server::Accept(const Listener& listener) {
   static constexpr int kTogether = 64;
   for (int i = 0; i < kTogether; ++i) {
@@ -202,20 +173,39 @@ void Server::Accept(const Listener& listener) {
     socklen_t size = sizeof(address);
     const int socket = accept4(listener.socket, reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) {
-      if (errno == EMFILE || errno == ENFILE) LogWarning("a client cannot be accepted: too many open files");
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) PauseAccepting(std::strerror(errno));
       return;
     }
-    threads_[next_thread_++ % threads_.size()]->Adopt(socket, AddressText(address), LocalAddress(socket), listener.is_tls);
+    try {
+      threads_[next_thread_++ % threads_.size()]->Adopt(socket, AddressText(address), LocalAddress(socket), listener.is_tls);
+    } catch (const std::bad_alloc&) {
+      close(socket);
+      return PauseAccepting("out of memory");
+    }
   }
+}
+
+// Clients that connect wait in the kernel's queue until the next try, a second later.
+void Server::PauseAccepting(const char* reason) {
+  LogWarning("clients cannot be accepted now, and wait", {{"reason", reason}});
+  for (const auto& listener : listeners_) uv_poll_stop(&listener->poll);
+  const auto start = [](uv_timer_t* timer) {
+    for (const auto& listener : static_cast<Server*>(timer->data)->listeners_) listener->Start();
+  };
+  uv_timer_start(&accept_again_, start, 1000, 0);
 }
 
 void Server::RunTicker() {
   std::unique_lock lock(ticker_mutex_);
   while (!ticker_wakes_.wait_for(lock, std::chrono::seconds(1), [this] { return ticker_stops_; })) {
-    if (const Status status = state_.log.Tick(); !status.ok()) LogError("synchronization", status);
-    if (const Status status = state_.table_log.Tick(); !status.ok()) LogError("synchronization of the table", status);
-    RemoveExpiredIfFew();
-    if (settings_.tls_port != kNoPort) RefreshCertificate();
+    try {
+      if (const Status status = state_.log.Tick(); !status.ok()) LogError("synchronization", status);
+      if (const Status status = state_.table_log.Tick(); !status.ok()) LogError("synchronization of the table", status);
+      RemoveExpiredIfFew();
+      if (settings_.tls_port != kNoPort) RefreshCertificate();
+    } catch (const std::bad_alloc&) {
+      LogWarning("out of memory");
+    }
   }
 }
 
@@ -237,7 +227,8 @@ void Server::RefreshCertificate() {
 
 Status Server::Run() {
   std::signal(SIGPIPE, SIG_IGN);
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+  std::signal(SIGHUP, SIG_IGN);  // of a terminal that is closed
+  static constexpr int kSignals[] = {SIGINT, SIGTERM};
   for (std::size_t i = 0; i < std::size(kSignals); ++i) {
     uv_signal_init(&loop_, &signals_[i]);
     signals_[i].data = this;
@@ -277,6 +268,7 @@ void Server::OnStop() {
     if (signal.data != nullptr) uv_close(reinterpret_cast<uv_handle_t*>(&signal), nullptr);
   }
   uv_close(reinterpret_cast<uv_handle_t*>(&stop_), nullptr);
+  uv_close(reinterpret_cast<uv_handle_t*>(&accept_again_), nullptr);
 }
 
 }  // namespace hako::server

@@ -43,6 +43,7 @@ class Server {
   Status Listen();
   struct Listener;
   void Accept(const Listener& listener);
+  void PauseAccepting(const char* reason);
   void OnStop();
   void RunTicker();
   void RemoveExpiredIfFew();
@@ -60,10 +61,12 @@ class Server {
     bool is_tls;
     Server* server;
     uv_poll_t poll;
+    void Start();
   };
   uv_loop_t loop_{};
   uv_async_t stop_{};
-  uv_signal_t signals_[3] = {};
+  uv_timer_t accept_again_{};
+  uv_signal_t signals_[2] = {};
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::unique_ptr<MetricsServer> metrics_;
   bool is_stopping_ = false;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdio>
 #include <memory>
+#include <new>
 
 #include "hako/text/json_record.h"
 #include "hako/text/text_encoding.h"
@@ -31,10 +32,11 @@ spdlog::logger& Logger() {
   return logger != nullptr ? *logger : *fallback;
 }
 
-void Write(LogLevel level, std::string_view message, LogFields fields) {
+void Write(LogLevel level, std::string_view message, LogFields fields) try {
   if (level < least) return;
   Logger().log(kSpdlogLevels[static_cast<std::size_t>(level)],
                spdlog::string_view_t(is_json ? LogJson(message, fields) : LogText(message, fields)));
+} catch (const std::bad_alloc&) {  // the line is lost
 }
 
 }  // namespace
@@ -72,10 +74,11 @@ void SetLogLevel(LogLevel level) { least = level; }
 void LogDebug(std::string_view message, LogFields fields) { Write(LogLevel::kDebug, message, fields); }
 void LogInfo(std::string_view message, LogFields fields) { Write(LogLevel::kInfo, message, fields); }
 void LogWarning(std::string_view message, LogFields fields) { Write(LogLevel::kWarning, message, fields); }
-void LogError(std::string_view message, const Status& status) {
+void LogError(std::string_view message, const Status& status) try {
   const std::string text = is_json ? status.ToString() : std::string();
   if (is_json) return Write(LogLevel::kError, message, {{"error", text}});
   Write(LogLevel::kError, std::string(message) + ": " + status.ToString(), {});
+} catch (const std::bad_alloc&) {
 }
 
 std::string LogText(std::string_view message, LogFields fields) {

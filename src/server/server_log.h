@@ -4,7 +4,7 @@
 //   {"time":"2026-11-26T05:00:00.000+0000","level":"info","message":"TLS handshake failed","client":"127.0.0.1:4711",...}
 //
 // Fields may contain bytes sent by clients. They are escaped, so they cannot end the line or forge another.
-// Thread-safe.
+// Without memory a line is lost. Thread-safe.
 #pragma once
 
 #include <initializer_list>

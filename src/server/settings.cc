@@ -43,7 +43,8 @@ std::optional<std::int64_t> ParseBytes(std::string_view text) {
   if (!number || unit == 0 || *number > (std::int64_t{1} << 50) / unit) return std::nullopt;
   return *number * unit;
 }
-template <auto Member, std::int64_t kLeast = 1>
+// Limits below kLeast are refused: a client could then not even change them again.
+template <auto Member, std::int64_t kLeast>
 bool SetBytes(Settings& settings, std::string_view value) {
   const auto bytes = ParseBytes(value);
   if (!bytes || *bytes < kLeast) return false;
@@ -68,6 +69,7 @@ bool SetProtected(Settings& settings, std::string_view value) {
   return true;
 }
 bool SetPassword(Settings& settings, std::string_view value) {
+  if (value.size() > UserTable::kPasswordMax) return false;
   settings.set_password(value);
   return true;
 }
@@ -88,8 +90,10 @@ const std::vector<SettingName>& SettingNames() {
       {"appendonly", [](const S& s) { return std::string(s.has_file() ? "yes" : "no"); }, nullptr},
       {"backup-dir", [](const S& s) { return s.backup_dir; }, nullptr},
       {"bind", [](const S& s) { return s.bind; }, nullptr},
-      {"client-output-buffer-limit", GetNumber<&S::output_max>, SetBytes<&S::output_max>, "argument must be a memory value"},
-      {"client-query-buffer-limit", GetNumber<&S::request_max>, SetBytes<&S::request_max>, "argument must be a memory value"},
+      {"client-output-buffer-limit", GetNumber<&S::output_max>, SetBytes<&S::output_max, 16 << 10>,
+       "argument must be a memory value of at least 16kb"},
+      {"client-query-buffer-limit", GetNumber<&S::request_max>, SetBytes<&S::request_max, 1 << 20>,
+       "argument must be a memory value of at least 1mb"},
       {"databases", [](const S&) { return std::string("1"); }, nullptr},
       {"dbfilename", [](const S& s) { return s.database; }, nullptr},
       {"loglevel", [](const S& s) { return std::string(LogLevelName(s.log_level)); }, SetLevel,
@@ -100,10 +104,10 @@ const std::vector<SettingName>& SettingNames() {
       {"metrics-bind", [](const S& s) { return s.metrics_bind; }, nullptr},
       {"metrics-port", [](const S& s) { return PortText(s.metrics_port); }, nullptr},
       {"port", [](const S& s) { return PortText(s.port); }, nullptr},
-      {"proto-max-bulk-len", GetNumber<&S::bulk_max>, SetBytes<&S::bulk_max>, "argument must be a memory value"},
+      {"proto-max-bulk-len", GetNumber<&S::bulk_max>, SetBytes<&S::bulk_max, 1 << 20>, "argument must be a memory value of at least 1mb"},
       {"protected-mode", [](const S& s) { return std::string(s.is_protected ? "yes" : "no"); }, SetProtected,
        "argument must be 'yes' or 'no'"},
-      {"requirepass", [](const S& s) { return s.password(); }, SetPassword},
+      {"requirepass", [](const S& s) { return s.password(); }, SetPassword, "a password has at most 16 KiB"},
       {"save", [](const S&) { return std::string(); }, AcceptsEmpty, "there are no snapshots to schedule; see appendfsync"},
       {"slowlog-log-slower-than", GetNumber<&S::slow_microseconds>, SetNumber<&S::slow_microseconds, -1>},
       {"slowlog-max-len", GetNumber<&S::slow_log_size>, SetNumber<&S::slow_log_size>},

@@ -91,8 +91,7 @@ bool UserTable::HasDefaultPassword() const {
 
 std::optional<UserTable::Login> UserTable::Authenticate(std::string_view name, std::string_view password) const {
   static const Hash kDefaultName = HashOf(kDefault), kNoHash{};
-  static constexpr std::size_t kSizeMax = 16 << 10;  // what a client may send before it has authenticated
-  if (name.size() > kSizeMax || password.size() > kSizeMax) return std::nullopt;
+  if (name.size() > kPasswordMax || password.size() > kPasswordMax) return std::nullopt;
   const Hash name_hash = HashOf(name), password_hash = HashOf(password);
   const auto differs = [](const Hash& a, const Hash& b) { return CRYPTO_memcmp(a.data(), b.data(), a.size()); };
   sync::MutexLock lock(mutex_);

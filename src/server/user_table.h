@@ -47,6 +47,8 @@ inline std::string_view NameOf(UserRole role) { return kRoleNames[static_cast<st
 class UserTable {
  public:
   static constexpr std::string_view kDefault = "default";
+  // Bytes of a password, or of a name: the most that a client may send before it has authenticated.
+  static constexpr std::size_t kPasswordMax = 16 << 10;
 
   // A user who has authenticated.
   struct Login {

@@ -95,16 +95,22 @@ class ServerProcess {
     waitpid(std::exchange(pid_, -1), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1 - WTERMSIG(status);
   }
-  // Bytes of memory that it has.
-  std::size_t ResidentBytes() const {
-    unsigned long pages = 0;
-    std::FILE* const file = std::fopen(("/proc/" + std::to_string(pid_) + "/statm").c_str(), "r");
-    if (file == nullptr || std::fscanf(file, "%*u %lu", &pages) != 1) pages = 0;
-    if (file != nullptr) std::fclose(file);
-    return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  }
+  pid_t pid() const { return pid_; }
+  // Bytes of memory that it has, and of addresses.
+  std::size_t ResidentBytes() const { return Number("statm", "%*u %lu") * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+  std::size_t VirtualBytes() const { return Number("statm", "%lu") * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+  // The time that its main thread has run.
+  std::uint64_t ProcessorMilliseconds() const { return Number("schedstat", "%lu") / 1'000'000; }
 
  private:
+  // A number in a file of /proc; 0 if it is not there.
+  std::size_t Number(const std::string& name, const char* format) const {
+    unsigned long number = 0;
+    std::FILE* const file = std::fopen(("/proc/" + std::to_string(pid_) + "/" + name).c_str(), "r");
+    if (file == nullptr || std::fscanf(file, format, &number) != 1) number = 0;
+    if (file != nullptr) std::fclose(file);
+    return number;
+  }
   // Takes the port behind these words.
   static void Learn(const std::string& line, const std::string& words, std::uint16_t* port) {
     if (const std::size_t at = line.find(words); at != std::string::npos)

@@ -354,10 +354,10 @@ TEST_F(ServerTest, SettingsChangeAtRunTime) {
   EXPECT_THAT(client.Run({"config", "set", "port", "1"}), HasSubstr("can't set immutable config"));
   EXPECT_THAT(client.Run({"config", "set", "nothing", "1"}), StartsWith("-ERR Unknown option"));
   EXPECT_EQ(client.Run({"hako.backup", "copy"}), "-ERR the server has no backup-dir\r\n");
-  client.Run({"config", "set", "client-query-buffer-limit", "4kb"});
+  client.Run({"config", "set", "client-query-buffer-limit", "1mb"});
   client.Run({"multi"});
-  EXPECT_EQ(client.Run({"set", "a", std::string(3000, 'x')}), "+QUEUED\r\n");
-  EXPECT_THAT(client.Run({"set", "a", std::string(3000, 'x')}), StartsWith("-ERR the transaction exceeds"));
+  EXPECT_EQ(client.Run({"set", "a", std::string(600'000, 'x')}), "+QUEUED\r\n");
+  EXPECT_THAT(client.Run({"set", "a", std::string(600'000, 'x')}), StartsWith("-ERR the transaction exceeds"));
   EXPECT_THAT(client.Run({"exec"}), StartsWith("-EXECABORT"));
   EXPECT_THAT(client.Run({"info", "all"}), HasSubstr("cmdstat_set:calls=1,"));
   EXPECT_THAT(client.Run({"latency", "histogram", "set"}), StartsWith("*2\r\n$3\r\nset\r\n*4\r\n$5\r\ncalls\r\n:1\r\n"));

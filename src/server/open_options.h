@@ -1,0 +1,43 @@
+// The database, the table and the addresses that the settings of a server name, checked without opening them.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <cstdint>
+#include <string>
+
+#include "hako/base/status.h"
+#include "hako/dbm/any_options.h"
+#include "hako/table/table_dbm.h"
+#include "server/settings.h"
+
+namespace hako::server {
+
+// How to open the database, with the limit of maxmemory; one without a name is in memory.
+StatusOr<AnyOptions> DatabaseOptions(const Settings& settings);
+
+struct TableFile {
+  std::string path;
+  TableOptions options;
+};
+// REQUIRES: settings.table is not empty
+StatusOr<TableFile> TableFileOf(const Settings& settings);
+
+// An IPv4 or IPv6 address with a port.
+struct SocketAddress {
+  union {
+    sockaddr any;
+    sockaddr_in v4;
+    sockaddr_in6 v6;
+  };
+  bool is_v4;
+
+  socklen_t size() const { return is_v4 ? sizeof(v4) : sizeof(v6); }
+};
+// `option`: for the error.
+StatusOr<SocketAddress> ParseAddress(const char* option, const std::string& text, std::uint16_t port);
+
+// Checks all of these, and the certificate of TLS (--check-config).
+Status CheckSettings(const Settings& settings);
+
+}  // namespace hako::server
