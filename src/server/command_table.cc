@@ -247,7 +247,7 @@ void CommandInfo(Call& call) {
   call.reply.Array(call.size() - 2);
   for (const std::string_view name : call.args.subspan(2)) {
     const Command* const command = FindName(name);
-    command != nullptr ? ReplyCommand(call.reply, *command) : call.reply.NullArray();
+    command != nullptr ? ReplyCommand(call.reply, *command) : call.reply.Null();
   }
 }
 

@@ -2,6 +2,7 @@
 #include "server/dispatcher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "server/command_table.h"
 #include "server/handlers.h"
+#include "server/server_log.h"
 
 namespace hako::server {
 
@@ -24,6 +26,21 @@ std::string UnknownCommand(std::span<const std::string_view> words) {
     args.append("'").append(shown).append("' ");
   }
   return "ERR unknown command '" + std::string(Printed(words[0], 128)) + "', with args beginning with: " + args;
+}
+
+// Whether it begins a line of HTTP. A web page can have a browser send commands in the body of a POST.
+bool IsHttp(std::string_view word) { return EqualsIgnoringCase(word, "post") || EqualsIgnoringCase(word, "host:"); }
+
+// Closes the connection, as Redis does; at most one line of the log a minute.
+void RefuseHttp(Client& client) {
+  static constexpr std::uint64_t kMinute = 60'000;
+  static std::atomic<std::uint64_t> logged_at{0};
+  client.closes = true;
+  const std::uint64_t now = SteadyMilliseconds();
+  std::uint64_t last = logged_at.load();
+  if (last != 0 && now - last < kMinute) return;
+  if (logged_at.compare_exchange_strong(last, now))
+    LogWarning("a client sent HTTP, perhaps from a web page that attacks this server", {{"client", client.address}});
 }
 
 // Whether a word is a password or belongs to one, which the log does not show.
@@ -124,6 +141,7 @@ void Dispatcher::ExecuteReplying(Client& client, ReplyWriter& reply, std::span<c
   const Command* const command = FindCommand(words);
   if (command == nullptr) [[unlikely]] {
     const Command* const container = FindCommand(words.first(1));
+    if (container == nullptr && IsHttp(words[0])) return RefuseHttp(client);
     if (container == nullptr) return Reject(client, reply, UnknownCommand(words), nullptr);
     const std::string name = absl::AsciiStrToUpper(container->name);
     return Reject(client, reply, "ERR unknown subcommand '" + std::string(Printed(words[1], 128)) + "'. Try " + name + " HELP.", nullptr);
@@ -181,7 +199,10 @@ void NoteWork(CommandThread& thread, Client& client, std::uint64_t nanoseconds) 
   Client::MeasuredWork work = std::exchange(client.measured_work, {});
   work.nanoseconds += nanoseconds;
   thread.counters.commands[CommandIndex(*work.command)].Note(work.nanoseconds);
-  if (IsSlow(thread.server, work.nanoseconds)) NoteSlow(thread.server, std::move(work.entry), work.nanoseconds);
+  try {
+    if (IsSlow(thread.server, work.nanoseconds)) NoteSlow(thread.server, std::move(work.entry), work.nanoseconds);
+  } catch (const std::bad_alloc&) {  // the entry is left out
+  }
 }
 
 }  // namespace hako::server

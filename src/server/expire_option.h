@@ -12,6 +12,8 @@ namespace hako::server {
 // The unit of a time, and whether it is relative to now.
 struct TimeUnit {
   bool is_seconds, is_absolute;
+
+  friend bool operator==(const TimeUnit&, const TimeUnit&) = default;
 };
 
 // Whether the word is EX, PX, EXAT or PXAT.

@@ -92,6 +92,7 @@ void HakoBackup(Call& call) {
   if (directory.empty()) return call.Fail("ERR the server has no backup-dir");
   if (name.empty() || name[0] == '.' || name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos)
     return call.Fail("ERR the name of a backup has no directory, and does not begin with a dot");
+  if (name.ends_with(".hktb")) return call.Fail("ERR the copy of the table has the suffix .hktb: leave it out");
   const ServerState& server = call.server();
   RunBeside(call, [&server, path = directory + "/" + std::string(name)]() -> Status {
     if (!server.has_only_table()) HAKO_RETURN_IF_ERROR(server.database.CopyTo(path));

@@ -200,7 +200,12 @@ void ObjectRefCount(Call& call) {
 
 void MemoryUsage(Call& call) {
   static constexpr std::size_t kOverhead = 32;  // of a record, about
-  if (call.size() != 3 && !(call.size() == 5 && call.Is(3, "samples"))) return call.FailSyntax();
+  std::int64_t samples = 0;
+  for (std::size_t i = 3; i < call.size(); i += 2) {
+    if (!call.Is(i, "samples") || i + 1 == call.size()) return call.FailSyntax();
+    if (!call.Integer(i + 1, &samples)) return;
+    if (samples < 0) return call.FailSyntax();
+  }
   std::optional<std::size_t> size;
   const auto show = [&](Value value) {
     if (value) size = value->size() + call.arg(2).size() + kOverhead;

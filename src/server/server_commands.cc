@@ -99,9 +99,17 @@ void LastSave(Call& call) {
 }
 
 void Shutdown(Call& call) {
+  bool saves = false, omits_save = false, aborts = false, has_other = false;
   for (std::size_t i = 1; i < call.size(); ++i) {
-    if (!call.Is(i, "save") && !call.Is(i, "nosave") && !call.Is(i, "now") && !call.Is(i, "force")) return call.FailSyntax();
+    const bool is_other = call.Is(i, "now") || call.Is(i, "force");
+    if (!call.Is(i, "save") && !call.Is(i, "nosave") && !call.Is(i, "abort") && !is_other) return call.FailSyntax();
+    saves |= call.Is(i, "save");
+    omits_save |= call.Is(i, "nosave");
+    aborts |= call.Is(i, "abort");
+    has_other |= is_other;
   }
+  if ((saves && omits_save) || (aborts && (saves || omits_save || has_other))) return call.FailSyntax();
+  if (aborts) return call.Fail("ERR No shutdown in progress.");
   call.client.closes = true;
   call.server().stop();
 }
@@ -114,8 +122,9 @@ void FunctionFlush(Call& call) {
 
 void SlowLogGet(Call& call) {
   std::int64_t count = 10;
-  if (call.size() > 3) return call.FailArity();
-  if (call.size() == 3 && !call.Integer(2, &count)) return;
+  if (call.size() > 3)
+    return call.Fail("ERR unknown subcommand or wrong number of arguments for '" + std::string(call.arg(1)) + "'. Try SLOWLOG HELP.");
+  if (call.size() == 3) count = ParseInteger(call.arg(2)).value_or(-2);
   if (count < -1) return call.Fail("ERR count should be greater than or equal to -1");
   const auto entries = call.server().slow_log.Get(count < 0 ? ~std::size_t{0} : static_cast<std::size_t>(count));
   call.reply.Array(entries.size());

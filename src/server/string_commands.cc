@@ -1,7 +1,7 @@
 // Commands that read and replace whole values.
-#include <algorithm>
+#include <cstring>
+#include <new>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,13 +14,45 @@ namespace {
 
 using Value = Keyspace::Value;
 
-// The sink that copies a value into the reply.
+// The sink that copies a value into the reply, if it has room for that.
 struct ReplySink {
   ReplyWriter* reply;
-  char* operator()(std::size_t size) { return reply->BeginBulk(size); }
+  bool has_room = true;
+
+  char* operator()(std::size_t size) {
+    try {
+      has_room = true;
+      return reply->BeginBulk(size);
+    } catch (const std::bad_alloc&) {
+      has_room = false;
+      return nullptr;
+    }
+  }
 };
 
-void ReplyValue(Call& call, const std::optional<std::string>& value) { value ? call.reply.Bulk(*value) : call.reply.Null(); }
+// A value that a command replies and changes. It is copied into the reply before the change, so a reply that
+// is too long leaves the record as it is.
+class OldValue {
+ public:
+  explicit OldValue(Call& call) : call_(call) {}
+
+  // Returns the copy, valid until Reply. May throw std::bad_alloc.
+  std::string_view Take(Value found) {
+    exists_ = found.has_value();
+    if (!exists_) return {};
+    char* const bytes = call_.reply.BeginBulk(found->size());
+    if (!found->empty()) std::memcpy(bytes, found->data(), found->size());
+    return {bytes, found->size()};
+  }
+  void Reply() {
+    call_.CountLookup(exists_);
+    exists_ ? call_.reply.EndBulk() : call_.reply.Null();
+  }
+
+ private:
+  Call& call_;
+  bool exists_ = false;
+};
 
 // The options of SET. IFEQ is not one of Redis 7.0; Valkey 8.1 and Redis 8.4 have it.
 struct SetArguments {
@@ -51,8 +83,8 @@ bool ParseSetArguments(Call& call, SetArguments* arguments) {
       arguments->returns_old = true;
     else if (call.Is(i, "keepttl") && time == 0)
       arguments->keeps_time = true;
-    else if (IsTimeOption(call.arg(i), &of) && time == 0 && !arguments->keeps_time && i + 1 < call.size())
-      time = ++i, unit = of;
+    else if (IsTimeOption(call.arg(i), &of) && (time == 0 || unit == of) && !arguments->keeps_time && i + 1 < call.size())
+      time = ++i, unit = of;  // of the same option, the last one counts
     else
       return call.FailSyntax(), false;
   }
@@ -68,10 +100,11 @@ void SetWithTime(Call& call, TimeUnit unit) {
 }  // namespace
 
 void Get(Call& call) {
-  const Status status = call.keys().Fetch(call.arg(1), ReplySink{&call.reply});
+  ReplySink sink{&call.reply};
+  const Status status = call.keys().Fetch(call.arg(1), sink);
   call.CountLookup(status.ok());
   if (status.ok()) [[likely]]
-    call.reply.EndBulk();
+    sink.has_room ? call.reply.EndBulk() : call.Fail(absl::ResourceExhaustedError(""));
   else if (absl::IsNotFound(status))
     call.reply.Null();
   else
@@ -86,18 +119,15 @@ void Set(Call& call) {
   }
   if (!ParseSetArguments(call, &arguments)) return;
   bool is_set = false;
-  std::optional<std::string> old;
+  OldValue old(call);
   const auto set = [&](Value found) {
-    if (found && arguments.returns_old) old.emplace(*found);
+    if (arguments.returns_old) old.Take(found);
     is_set = arguments.Allows(found);
     if (!is_set) return Action::Keep();
     return arguments.keeps_time && found ? Action::SetKeepingExpiry(call.arg(2)) : Action::Set(call.arg(2), arguments.expire_at);
   };
   if (!call.Check(call.keys().Update(call.arg(1), set))) return;
-  if (arguments.returns_old) {
-    call.CountLookup(old.has_value());
-    return ReplyValue(call, old);
-  }
+  if (arguments.returns_old) return old.Reply();
   is_set ? call.reply.Ok() : call.reply.Null();
 }
 
@@ -114,25 +144,21 @@ void SetEx(Call& call) { SetWithTime(call, {.is_seconds = true, .is_absolute = f
 void PSetEx(Call& call) { SetWithTime(call, {.is_seconds = false, .is_absolute = false}); }
 
 void GetSet(Call& call) {
-  std::optional<std::string> old;
+  OldValue old(call);
   const auto set = [&](Value found) {
-    if (found) old.emplace(*found);
+    old.Take(found);
     return Action::Set(call.arg(2));
   };
-  if (!call.Check(call.keys().Update(call.arg(1), set))) return;
-  call.CountLookup(old.has_value());
-  ReplyValue(call, old);
+  if (call.Check(call.keys().Update(call.arg(1), set))) old.Reply();
 }
 
 void GetDel(Call& call) {
-  std::optional<std::string> old;
+  OldValue old(call);
   const auto remove = [&](Value found) {
-    if (found) old.emplace(*found);
+    old.Take(found);
     return Action::Remove();
   };
-  if (!call.Check(call.keys().Update(call.arg(1), remove))) return;
-  call.CountLookup(old.has_value());
-  ReplyValue(call, old);
+  if (call.Check(call.keys().Update(call.arg(1), remove))) old.Reply();
 }
 
 void GetEx(Call& call) {
@@ -144,7 +170,7 @@ void GetEx(Call& call) {
     TimeUnit of{};
     if (call.Is(i, "persist") && time_at == 0)
       persists = true;
-    else if (IsTimeOption(call.arg(i), &of) && time_at == 0 && !persists && i + 1 < call.size())
+    else if (IsTimeOption(call.arg(i), &of) && (time_at == 0 || unit == of) && !persists && i + 1 < call.size())
       time_at = ++i, unit = of;
     else
       return call.FailSyntax();
@@ -156,15 +182,12 @@ void GetEx(Call& call) {
     if (!TimeArgument(call, time_at, unit, &time)) return call.CountLookup(true);
   }
   if (call.size() == 2) return Get(call);
-  std::optional<std::string> value;
+  OldValue value(call);
   const auto set = [&](Value found, std::uint64_t old_time) {
-    if (!found) return Action::Keep();
-    value.emplace(*found);
-    return old_time == time ? Action::Keep() : Action::Set(*value, time);
+    const std::string_view copy = value.Take(found);
+    return !found || old_time == time ? Action::Keep() : Action::Set(copy, time);
   };
-  if (!call.Check(call.keys().UpdateTimed(call.arg(1), set))) return;
-  call.CountLookup(value.has_value());
-  ReplyValue(call, value);
+  if (call.Check(call.keys().UpdateTimed(call.arg(1), set))) value.Reply();
 }
 
 void MGet(Call& call) {

@@ -64,7 +64,8 @@ class CommandMaker {
     const std::string key = absolute ? Absolute() : Relative(), time = Time(absolute);
     switch (random_.Below(9)) {
       case 0:
-        return {"set", key, Value(), absolute ? "exat" : "ex", time};
+        return random_.OneIn(3) ? Words{"set", key, Value(), absolute ? "exat" : "ex", "x", absolute ? "EXAT" : "EX", time}
+                                : Words{"set", key, Value(), absolute ? "exat" : "ex", time};
       case 1:
         return {"set", key, Value(), absolute ? "pxat" : "px", time + "000", Pick({"nx", "xx", "get"})};
       case 2:
@@ -72,7 +73,8 @@ class CommandMaker {
       case 3:
         return {absolute ? "pexpireat" : "pexpire", key, time + "000", Pick({"nx", "xx", "gt", "lt", "GT"})};
       case 4:
-        return {"getex", key, absolute ? "exat" : "ex", time};
+        return random_.OneIn(3) ? Words{"getex", key, absolute ? "exat" : "ex", "12", absolute ? "exat" : "ex", time}
+                                : Words{"getex", key, absolute ? "exat" : "ex", time};
       case 5:
         return {absolute ? Pick({"expiretime", "pexpiretime"}) : "ttl", key};
       case 6:
@@ -151,7 +153,7 @@ class CommandMaker {
         return random_.OneIn(3) ? Words{"client", "kill", "id", Pick({"x", "0", "-4", "99999999"})}
                                 : Words{Pick({"time2", "object", "client", "config", "foo"}), Word()};
       case 34:
-        return {"object", Pick({"refcount2", "help2"}), Key()};
+        return random_.OneIn(2) ? Words{"object", Pick({"refcount2", "help2"}), Key()} : Unusual();
       case 35:
         return {"scan", Pick({"0", "x", ""}), "count", Pick({"1000", "0", "x"}), "match", "zzz*"};
       case 36:
@@ -169,6 +171,19 @@ class CommandMaker {
                                 : Words{"bitcount", Key(), Number(), Number(), Pick({"bit", "byte", "BIT", "x"})};
       default:
         return WithTime();
+    }
+  }
+  // Commands that are wrong, or show nothing of a record.
+  Words Unusual() {
+    switch (random_.Below(4)) {
+      case 0:
+        return {"command", "info", "foo"};
+      case 1:
+        return {"slowlog", "get", Pick({"abc", "-2", "", "0"})};
+      case 2:
+        return {"slowlog", "get", "0", Word()};
+      default:
+        return {"memory", "usage", "no such key", Pick({"samples", "x"}), Pick({"abc", "-1", "5", "0"})};
     }
   }
   std::string Bit() { return random_.OneIn(12) ? Pick({"-1", "x", "01", "", "4294967296"}) : std::to_string(random_.Below(300)); }
