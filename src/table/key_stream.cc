@@ -61,6 +61,7 @@ bool RangeStream::Show() {
     row_ = cursor().value();
     return true;
   }
+  entry_ = record;
   if (range_.key_at != 0) {
     key_ = record.substr(range_.key_at);
     if (range_.index->is_covering()) row_ = cursor().value();

@@ -102,7 +102,7 @@ void QueryRun::BeginBehind() {
   }
 }
 
-std::string QueryRun::OrderOf(std::string_view, const RowView& row) const {
+std::string QueryRun::OrderOf(const RowView& row) const {
   std::string order;
   if (wanted_.order_column != ColumnId::kKey) AppendPart(row.Get(*wanted_.order_column), wanted_.order_kind, &order);
   return order;
@@ -114,7 +114,9 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
     return !filter_.Matches(key, row) || !stream.Takes(key, row) || show(key, row);
   };
   const bool may_lack_rows = !plan_.is_covered;
+  const bool is_by_column = plan_.access.gives_order && wanted_.order_column != ColumnId::kKey;
   keys_.clear();
+  orders_.clear();
   for (bool goes_on = true; goes_on && stream.Next();) {
     if (shows_keys_) {
       goes_on = show(stream.key(), RowView());
@@ -126,30 +128,37 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
       continue;
     }
     keys_.emplace_back(stream.key());
+    if (is_by_column) {
+      const std::string_view parts = stream.entry().substr(plan_.access.order_at);
+      orders_.emplace_back(parts.substr(0, PartLength(parts, false)));
+    }
     const bool is_union = plan_.access.kind == Access::Kind::kUnion;  // Takes is of the part that the stream is in
     const std::size_t most = is_union                           ? 1
                              : wanted_.rows && plan_.is_ordered ? std::clamp<std::size_t>(*wanted_.rows, 1, kRowsAtOnce)
                                                                 : kRowsAtOnce;
     if (keys_.size() < most) continue;
-    HAKO_RETURN_IF_ERROR(FetchRows(keys_, look, &goes_on));
+    HAKO_RETURN_IF_ERROR(FetchRows(keys_, orders_, look, &goes_on));
     keys_.clear();
+    orders_.clear();
   }
   HAKO_RETURN_IF_ERROR(stream.status());
   bool goes_on = true;
-  return keys_.empty() ? absl::OkStatus() : FetchRows(std::exchange(keys_, {}), look, &goes_on);
+  return keys_.empty() ? absl::OkStatus() : FetchRows(keys_, orders_, look, &goes_on);
 }
 
-Status QueryRun::FetchRow(std::string_view key, ShowRef show, bool* goes_on) {
+Status QueryRun::FetchRow(std::string_view key, const std::string* order, ShowRef show, bool* goes_on) {
   if (rows_.empty()) rows_.resize(1);
   const Status status = core_.store->FetchTo(RowKey(key), &rows_[0]);
   if (!status.ok() && !absl::IsNotFound(status)) return status;
   if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(status.ok() ? rows_[0].size() : 0)) return QueryEffort::Error();
-  if (status.ok()) *goes_on = show(key, RowView(rows_[0], &core_.catalogue.names()));
+  if (!status.ok()) return absl::OkStatus();
+  const RowView row(rows_[0], &core_.catalogue.names());
+  if (order == nullptr || OrderOf(row) == *order) *goes_on = show(key, row);
   return absl::OkStatus();
 }
 
-Status QueryRun::FetchRows(std::span<const std::string> keys, ShowRef show, bool* goes_on) {
-  if (keys.size() == 1) return FetchRow(keys[0], show, goes_on);
+Status QueryRun::FetchRows(std::span<const std::string> keys, std::span<const std::string> orders, ShowRef show, bool* goes_on) {
+  if (keys.size() == 1) return FetchRow(keys[0], orders.empty() ? nullptr : &orders[0], show, goes_on);
   std::vector<std::string> row_keys;
   std::vector<std::string_view> views;
   for (const std::string& key : keys) row_keys.push_back(RowKey(key));
@@ -165,7 +174,9 @@ Status QueryRun::FetchRows(std::span<const std::string> keys, ShowRef show, bool
       [&found](std::size_t i, bool is_there) { found[i] = is_there; }));
   for (std::size_t i = 0; i < keys.size() && *goes_on; ++i) {
     if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(found[i] ? rows_[i].size() : 0)) return QueryEffort::Error();
-    if (found[i]) *goes_on = show(keys[i], RowView(rows_[i], &core_.catalogue.names()));
+    if (!found[i]) continue;
+    const RowView row(rows_[i], &core_.catalogue.names());
+    if (orders.empty() || OrderOf(row) == orders[i]) *goes_on = show(keys[i], row);
   }
   return absl::OkStatus();
 }
@@ -176,7 +187,7 @@ Status QueryRun::Each(Query::Visit visit) {
   std::uint64_t to_skip = query_.offset_, shown = 0;
   const auto stream = MakeStream(core_, plan_.access, wanted_.is_descending && wanted_.order_column, wanted_.effort);
   return Scan(*stream, [&](std::string_view key, const RowView& row) {
-    if (after_ && !IsBefore(*after_, {OrderOf(key, row), std::string(key)})) return true;
+    if (after_ && !IsBefore(*after_, {OrderOf(row), std::string(key)})) return true;
     if (to_skip > 0) return --to_skip, true;
     ++shown;
     return visit(key, row) && shown != query_.limit_;
@@ -184,14 +195,13 @@ Status QueryRun::Each(Query::Visit visit) {
 }
 
 // Keeps the first rows of the order, in a heap whose top is the last of them, or all.
-Status QueryRun::Sort(std::vector<Item>* items) {
+Status QueryRun::Sort(std::uint64_t most, std::vector<Item>* items) {
   const auto is_before = [this](const Item& a, const Item& b) { return IsBefore(a, b); };
-  const std::uint64_t most = wanted_.rows.value_or(~std::uint64_t{0});
   std::uint64_t bytes = 0;
   Status full;
   const auto stream = MakeStream(core_, plan_.access, false, wanted_.effort);
   HAKO_RETURN_IF_ERROR(Scan(*stream, [&](std::string_view key, const RowView& row) {
-    Item item{OrderOf(key, row), std::string(key)};
+    Item item{OrderOf(row), std::string(key)};
     if (after_ && !IsBefore(*after_, item)) return true;
     if (items->size() == most) {
       if (!IsBefore(item, items->front())) return true;
@@ -214,16 +224,36 @@ Status QueryRun::Sort(std::vector<Item>* items) {
   return absl::OkStatus();
 }
 
+// A row that is gone when it is read, or was changed so that it no longer belongs where it was sorted, is left
+// out. If the limit is not reached then, the rows behind the last one that was sorted follow.
 Status QueryRun::EachSorted(Query::Visit visit) {
-  std::vector<Item> items;
-  HAKO_RETURN_IF_ERROR(Sort(&items));
-  std::vector<std::string> keys;
-  bool goes_on = true;
-  for (std::size_t i = query_.offset_; i < items.size() && goes_on; i += kRowsAtOnce) {
+  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  std::uint64_t to_skip = query_.offset_, left = query_.limit_.value_or(kAll), most = wanted_.rows.value_or(kAll);
+  for (std::vector<Item> items;; items.clear()) {
+    HAKO_RETURN_IF_ERROR(Sort(most, &items));
+    const auto behind_offset = std::span<const Item>(items).subspan(std::min<std::uint64_t>(to_skip, items.size()));
+    const auto show = [&](std::string_view key, const RowView& row) {
+      return !filter_.Matches(key, row) || (visit(key, row) && --left != 0);
+    };
+    bool goes_on = true;
+    HAKO_RETURN_IF_ERROR(ShowSorted(behind_offset, show, &goes_on));
+    if (!goes_on || items.size() < most) return absl::OkStatus();
+    after_ = std::move(items.back());
+    to_skip = 0;
+    most = std::max<std::uint64_t>(left, kRowsAtOnce);  // some to spare
+  }
+}
+
+Status QueryRun::ShowSorted(std::span<const Item> items, ShowRef show, bool* goes_on) {
+  std::vector<std::string> keys, orders;
+  for (std::size_t i = 0; i < items.size() && *goes_on; i += kRowsAtOnce) {
     keys.clear();
-    for (std::size_t k = i; k < std::min(i + kRowsAtOnce, items.size()); ++k) keys.push_back(std::move(items[k].key));
-    HAKO_RETURN_IF_ERROR(FetchRows(
-        keys, [&](std::string_view key, const RowView& row) { return !filter_.Matches(key, row) || visit(key, row); }, &goes_on));
+    orders.clear();
+    for (const Item& item : items.subspan(i, std::min(kRowsAtOnce, items.size() - i))) {
+      keys.push_back(item.key);
+      orders.push_back(item.order);
+    }
+    HAKO_RETURN_IF_ERROR(FetchRows(keys, orders, show, goes_on));
   }
   return absl::OkStatus();
 }

@@ -37,11 +37,13 @@ class KeyStream {
   virtual bool Takes(std::string_view, const RowView&) const { return true; }
 
   std::string_view key() const { return key_; }  // until the next move
+  // The key of the entry that the key was found in. REQUIRES: the stream is a range of an index
+  std::string_view entry() const { return entry_; }
   // The row, or the columns of a covering index; nullopt if neither was read.
   const std::optional<std::string_view>& row() const { return row_; }
 
  protected:
-  std::string_view key_;
+  std::string_view key_, entry_;
   std::optional<std::string_view> row_;
 };
 

@@ -13,7 +13,9 @@
 //
 // A query is not a snapshot. A row that is not changed meanwhile is shown exactly once if it meets the
 // condition. Every row shown met it when it was read; where only keys are wanted (Keys, Count, Columns
-// of none) and the indices decide, its entries did when they were read.
+// of none) and the indices decide, its entries did when they were read. With OrderBy, rows are always
+// shown in order: a row is found by its value, and is left out if it has another value, or is gone,
+// when it is read. The next rows take its place, so a limit is reached if enough rows exist.
 //
 // Plans: see table/plan.h, and Explain.
 //
@@ -83,7 +85,8 @@ class Query {
   }
   // Only rows behind this one in the order, for pages: the last key of the page before, and in an
   // order by a column also that row's value, as text. Rows that have come or gone meanwhile make no
-  // other row appear twice or be left out. Without OrderBy the order is that of the keys then.
+  // other row appear twice or be left out. Without OrderBy the order is that of the keys then. Fewer
+  // rows than the limit are shown only by the last page.
   Query& After(std::string_view key, std::optional<std::string_view> value = std::nullopt) {
     after_key_ = std::string(key);
     after_value_ = value ? std::optional<std::string>(*value) : std::nullopt;

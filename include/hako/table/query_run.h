@@ -43,15 +43,18 @@ class QueryRun {
   bool HoldIndices(const Access& access);
   void ReleaseIndices();
   void BeginBehind();
-  std::string OrderOf(std::string_view key, const RowView& row) const;
+  std::string OrderOf(const RowView& row) const;
   bool IsBefore(const Item& a, const Item& b) const { return wanted_.is_descending ? b < a : a < b; }
   // Shows the rows of the stream that meet the condition, until `show` returns false.
   Status Scan(KeyStream& stream, ShowRef show);
-  // The same of a key, and of keys that were collected.
-  Status FetchRow(std::string_view key, ShowRef show, bool* goes_on);
-  Status FetchRows(std::span<const std::string> keys, ShowRef show, bool* goes_on);
-  Status Sort(std::vector<Item>* items);
+  // Shows the rows of these keys. `orders`, unless empty, has the value by which each row was found in
+  // the order: a row that has another one by now is left out, because it no longer belongs there.
+  Status FetchRow(std::string_view key, const std::string* order, ShowRef show, bool* goes_on);
+  Status FetchRows(std::span<const std::string> keys, std::span<const std::string> orders, ShowRef show, bool* goes_on);
+  // The first `most` rows of the order behind after_.
+  Status Sort(std::uint64_t most, std::vector<Item>* items);
   Status EachSorted(Query::Visit visit);
+  Status ShowSorted(std::span<const Item> items, ShowRef show, bool* goes_on);
 
   const Query& query_;
   TableCore& core_;
@@ -61,7 +64,7 @@ class QueryRun {
   std::vector<const Index*> held_;
   std::optional<Item> after_;
   bool shows_keys_ = false;  // without reading rows
-  std::vector<std::string> keys_, rows_;
+  std::vector<std::string> keys_, orders_, rows_;
 };
 
 }  // namespace hako::table
