@@ -60,15 +60,15 @@ Status ReplyFigures(const TableRequest& request, const Query& query, ReplyWriter
   const Statement& statement = request.statement;
   if (request.page) return Refuse("functions have no pages");
   const auto& functions = statement.aggregates;
-  std::map<std::string, std::vector<table::OwnedValue>> rows;  // by group
+  std::map<std::optional<std::string>, std::vector<table::OwnedValue>> rows;  // by group
   for (std::size_t i = 0; i < functions.size(); ++i) {
-    std::map<std::string, Aggregates> groups;
+    Query::Groups groups;
     if (statement.group_by) {
       HAKO_ASSIGN_OR_RETURN(groups, query.GroupBy(*statement.group_by, functions[i].column));
-    } else if (functions[i].function == "count" && functions[i].column.empty()) {
-      HAKO_ASSIGN_OR_RETURN(groups[""].count, query.Count());
+    } else if (functions[i].function == "count" && functions[i].column.empty()) {  // each row has a key
+      HAKO_ASSIGN_OR_RETURN(groups[std::nullopt].count, query.Count());
     } else {
-      HAKO_ASSIGN_OR_RETURN(groups[""], query.Aggregate(functions[i].column));
+      HAKO_ASSIGN_OR_RETURN(groups[std::nullopt], query.Aggregate(functions[i].column));
     }
     for (const auto& [name, all] : groups) {
       auto& row = rows[name];
@@ -81,10 +81,10 @@ Status ReplyFigures(const TableRequest& request, const Query& query, ReplyWriter
     reply.Map(functions.size() + (statement.group_by ? 1 : 0));
     if (statement.group_by) {
       reply.Bulk(statement.group_by->empty() ? "key" : *statement.group_by);
-      reply.Bulk(name);
+      name ? reply.Bulk(*name) : reply.Null();
     }
     for (std::size_t i = 0; i < functions.size(); ++i) {
-      reply.Bulk(absl::StrCat(functions[i].function, "(", functions[i].column.empty() ? "*" : functions[i].column, ")"));
+      reply.Bulk(LabelOf(functions[i]));
       ReplyValue(reply, row[i].get());
     }
     if (reply.out().size() > request.bytes_max) return Refuse("the groups exceed half of client-output-buffer-limit");

@@ -1,6 +1,7 @@
 #include "hako/table/query.h"
 
 #include <algorithm>
+#include <compare>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,13 @@ using table::QueryRun;
 
 namespace {
 
+// Whether a number is the least or, with `order` greater, the greatest of the two. Of equal ones it is the
+// int64, so that the order of the rows does not matter.
+bool IsFirst(const Value& number, const Value& other, std::partial_ordering order) {
+  const std::partial_ordering found = *table::NumberOf(number) <=> *table::NumberOf(other);
+  return found == order || (std::is_eq(found) && number.kind() == Value::Kind::kInt);
+}
+
 void AddTo(Aggregates& all, const Value& value) {
   ++all.count;
   std::string buffer;
@@ -24,12 +32,18 @@ void AddTo(Aggregates& all, const Value& value) {
   const std::optional<Value> parsed = value.kind() == Value::Kind::kBytes ? table::ParseDecimal(value.bytes()) : std::optional(value);
   if (!parsed) return;
   const bool is_double = parsed->kind() == Value::Kind::kDouble;
-  const double number = is_double ? parsed->double_value() : static_cast<double>(parsed->int_value());
+  const Value number = is_double ? *parsed : Value(parsed->int_value());  // a bool is 0 or 1
   ++all.num_numbers;
-  all.sum += number;
-  if (is_double || __builtin_add_overflow(all.int_sum, parsed->int_value(), &all.int_sum)) all.is_int = false;
-  if (!all.min || number < *all.min) all.min = number;
-  if (!all.max || number > *all.max) all.max = number;
+  if (is_double) {
+    ++all.num_doubles;
+    all.sum += number.double_value();
+  } else {
+    all.sum += static_cast<double>(number.int_value());
+    if (__builtin_add_overflow(all.int_sum, number.int_value(), &all.int_sum)) all.num_overflows += number.int_value() > 0 ? 1 : -1;
+  }
+  all.is_int = all.num_doubles == 0 && all.num_overflows == 0;
+  if (!all.min || IsFirst(number, *all.min, std::partial_ordering::less)) all.min = number;
+  if (!all.max || IsFirst(number, *all.max, std::partial_ordering::greater)) all.max = number;
 }
 
 }  // namespace
@@ -83,15 +97,16 @@ StatusOr<Aggregates> Query::Aggregate(std::string_view column) const HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-StatusOr<std::map<std::string, Aggregates>> Query::GroupBy(std::string_view column, std::string_view of) const HAKO_TRY {
+StatusOr<Query::Groups> Query::GroupBy(std::string_view column, std::string_view of) const HAKO_TRY {
   QueryRun run(*this);
   HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>{std::string(column), std::string(of)}));
-  std::map<std::string, Aggregates> groups;
+  Groups groups;
   std::uint64_t bytes = 0;
   Status full;
   HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view key, const RowView& row) {
-    const auto [group, is_new] = groups.try_emplace(column.empty() ? std::string(key) : row.Get(column).ToText());
-    if (is_new) bytes += group->first.size() + sizeof(*group) + 64;
+    const Value name = column.empty() ? Value(key) : row.Get(column);
+    const auto [group, is_new] = groups.try_emplace(name.is_null() ? std::nullopt : std::optional(name.ToText()));
+    if (is_new) bytes += (group->first ? group->first->size() : 0) + sizeof(*group) + 64;
     const Value value = of.empty() ? Value(key) : row.Get(of);
     if (!value.is_null()) AddTo(group->second, value);
     if (bytes > core_->sort_bytes)
@@ -153,9 +168,13 @@ table::OwnedValue FigureOf(const Statement::Aggregate& aggregate, const Aggregat
   const bool is_min = aggregate.function == "min";
   const auto& number = is_min ? all.min : all.max;
   const auto& word = is_min ? all.min_text : all.max_text;
-  if (all.num_numbers > 0 && all.num_numbers == all.count)
-    return table::OwnedValue(all.is_int && *number < 0x1p63 ? Value(static_cast<std::int64_t>(*number)) : Value(*number));
+  if (all.num_numbers > 0 && all.num_numbers == all.count) return table::OwnedValue(*number);
   return table::OwnedValue(word ? Value(*word) : Value());
+}
+
+std::string LabelOf(const Statement::Aggregate& aggregate) {
+  const absl::string_view column = aggregate.of_rows ? "*" : aggregate.column.empty() ? "key" : absl::string_view(aggregate.column);
+  return absl::StrCat(aggregate.function, "(", column, ")");
 }
 
 StatusOr<Condition> Query::AsCondition() const {

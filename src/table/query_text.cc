@@ -263,7 +263,7 @@ class Parser {
       if (std::find(kFunctions.begin(), kFunctions.end(), function) == kFunctions.end())
         FailAt(first.position, "the functions are count, sum, min and max");
       const bool is_all = function == "count" && TakeSign("*");
-      statement->aggregates.push_back({function, is_all ? std::string() : TakeColumn()});
+      statement->aggregates.push_back({function, is_all ? std::string() : TakeColumn(), is_all});
       Expect(")");
     } while (TakeSign(","));
     if (!statement->aggregates.empty() && statement->columns.size() > 1) Fail("one column beside functions, which is grouped by");

@@ -154,7 +154,7 @@ int RunRemove(const TableCommand& options) {
 }
 
 void AppendFigure(const Statement::Aggregate& aggregate, const Aggregates& all, std::string* out) {
-  text::AppendJsonBytes(absl::StrCat(aggregate.function, "(", aggregate.column.empty() ? "*" : aggregate.column, ")"), out);
+  text::AppendJsonBytes(LabelOf(aggregate), out);
   out->push_back(':');
   AppendJsonValue(FigureOf(aggregate, all).get(), out);
 }
@@ -162,9 +162,9 @@ void AppendFigure(const Statement::Aggregate& aggregate, const Aggregates& all, 
 // A line a group, or one line of all rows.
 int ShowFigures(const TableCommand& options, const Statement& statement, const Query& query, Output& output) {
   const std::string group = statement.group_by.value_or("");
-  std::map<std::string, std::string> lines;  // by group
+  std::map<std::optional<std::string>, std::string> lines;  // by group
   for (const Statement::Aggregate& aggregate : statement.aggregates) {
-    std::map<std::string, Aggregates> figures;
+    Query::Groups figures;
     if (statement.group_by) {
       auto groups = query.GroupBy(group, aggregate.column);
       if (!groups.ok()) return FailTable(options, groups.status());
@@ -172,7 +172,7 @@ int ShowFigures(const TableCommand& options, const Statement& statement, const Q
     } else {
       auto all = query.Aggregate(aggregate.column);
       if (!all.ok()) return FailTable(options, all.status());
-      figures[""] = *std::move(all);
+      figures[std::nullopt] = *std::move(all);
     }
     for (const auto& [name, all] : figures) {
       std::string& line = lines[name];
@@ -180,7 +180,7 @@ int ShowFigures(const TableCommand& options, const Statement& statement, const Q
         line = "{";
         text::AppendJsonBytes(group.empty() ? "key" : group, &line);
         line += ":";
-        text::AppendJsonBytes(name, &line);
+        name ? text::AppendJsonBytes(*name, &line) : void(line += "null");
       }
       line += line.empty() ? "{" : ",";
       AppendFigure(aggregate, all, &line);

@@ -99,6 +99,10 @@ TEST_F(ServedTableTest, RunsStatements) {
             "*1\r\n*6\r\n" + Bulk("key") + Bulk("r3") + Bulk("n") + Bulk("3") + Bulk("s") + Bulk("odd"));
   EXPECT_EQ(Ask(client, {"query_ro", "select * where n = 33"}), "*0\r\n");
   EXPECT_EQ(Ask(client, {"query", "select count(*)"}), "*1\r\n*2\r\n" + Bulk("count(*)") + ":10\r\n");
+  EXPECT_EQ(Ask(client, {"query", "select MIN(key), count(key)"}),
+            "*1\r\n*4\r\n" + Bulk("min(key)") + Bulk("r0") + Bulk("count(key)") + ":10\r\n");
+  EXPECT_EQ(Ask(client, {"query", "select count(*) where n = 3 group by none"}),
+            "*1\r\n*4\r\n" + Bulk("none") + "$-1\r\n" + Bulk("count(*)") + ":1\r\n");
   EXPECT_EQ(Ask(client, {"query", "update set s = 'big' where n > 7"}), ":2\r\n");
   EXPECT_EQ(Ask(client, {"query", "delete where n = 0"}), ":1\r\n");
   client.Run({"hello", "3"});

@@ -45,6 +45,8 @@ TEST_F(TableCommandTest, PutsGetsAndQueriesRows) {
   EXPECT_EQ(RunTool({"table", "query", path_, "select age, email where key = 'bob'", "--csv"}).out, "age,email\n20,b@x\n");
   EXPECT_EQ(RunTool({"table", "query", path_, "select count(*), sum(age), max(email)"}).out,
             "{\"count(*)\":2,\"sum(age)\":56,\"max(email)\":\"b@x\"}\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select max(key), count(key) group by none"}).out,
+            "{\"none\":null,\"max(key)\":\"bob\",\"count(key)\":2}\n");
   EXPECT_EQ(RunTool({"table", "query", path_, "update set age = 21 where key = 'bob'"}).out, "1 row\n");
   EXPECT_EQ(RunTool({"table", "query", path_, "delete where age < 30"}).out, "1 row\n");
   EXPECT_EQ(RunTool({"table", "query", path_, "select count(*) group by age"}).out, "{\"age\":\"36\",\"count(*)\":1}\n");

@@ -52,9 +52,11 @@ struct Aggregates {
   double sum = 0;                            // of the numbers
   std::int64_t int_sum = 0;                  // exact if is_int
   bool is_int = true;                        // all numbers are integers, and their sum is an int64
+  std::int64_t num_overflows = 0;            // of int_sum, upwards less downwards
   std::uint64_t num_numbers = 0;             // rows whose value is a number
-  std::optional<double> min = {};            // the least number
-  std::optional<double> max = {};            // the greatest
+  std::uint64_t num_doubles = 0;             // of these, the ones that are no int64
+  std::optional<Value> min = {};             // the least number, an int64 or a double: exact
+  std::optional<Value> max = {};             // the greatest
   std::optional<std::string> min_text = {};  // the least text, by bytes
   std::optional<std::string> max_text = {};  // the greatest
 };
@@ -119,8 +121,10 @@ class Query {
   // The number of rows, after limit and offset.
   StatusOr<std::uint64_t> Count() const;
   StatusOr<Aggregates> Aggregate(std::string_view column) const;
-  // By the text of a column; rows without it have the empty text. `of`: the column of the figures.
-  StatusOr<std::map<std::string, Aggregates>> GroupBy(std::string_view column, std::string_view of = {}) const;
+  // By the text of a column. The first group, nullopt, has the rows without it. `of`: the column of the
+  // figures.
+  using Groups = std::map<std::optional<std::string>, Aggregates>;
+  StatusOr<Groups> GroupBy(std::string_view column, std::string_view of = {}) const;
   // Updates or removes the rows in one atomic step; returns their number. OutOfRange if they take more
   // records than one batch (dbm/write_batch.h). A row that another thread changes meanwhile is changed
   // only if it still meets the condition.
@@ -148,7 +152,10 @@ class Query {
   QueryEffort* effort_ = nullptr;
 };
 
-// The figure that a function of a statement is; null if no row has one.
+// The figure that a function of a statement is; null if no row has one. The least and the greatest value
+// are numbers if all values are, and else texts. A sum of integers that is no int64 is a double.
 table::OwnedValue FigureOf(const Statement::Aggregate& aggregate, const Aggregates& all);
+// Its name in results, such as "count(*)" or "min(key)".
+std::string LabelOf(const Statement::Aggregate& aggregate);
 
 }  // namespace hako

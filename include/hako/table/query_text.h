@@ -5,6 +5,9 @@
 //   update set city = 'Roma', age = null where city = 'Rome'
 //   delete where key between 'a' and 'b' or not name begins 'A'
 //
+// A function is named in results as it is written: "count(*)", "min(key)". Rows that lack the column of
+// `group by` are a group by themselves, whose name is null.
+//
 // A condition is made of comparisons, `and`, `or`, `not` and parentheses. The comparisons:
 //   = != <> < <= > >=  between A and B  in (A, B ...)  is null  is not null
 //   contains  begins  ends  matches  all  any  phrase  search     of text: see table/condition.h
@@ -37,7 +40,8 @@ struct Statement {
   // A function over the rows.
   struct Aggregate {
     std::string function;  // count, sum, min or max
-    std::string column;    // empty: count(*)
+    std::string column;    // empty: the primary key
+    bool of_rows = false;  // count(*); the column is empty then
   };
   // A cell that an update sets.
   struct Assignment {
