@@ -136,6 +136,8 @@ StatusOr<const StoredColumn*> Catalogue::Intern(std::string_view name) {
 StatusOr<const StoredColumn*> Catalogue::InternLocked(std::string_view name) {
   if (const StoredColumn* const column = names_.Find(name)) return column;
   if (name.empty()) return absl::InvalidArgumentError("a column needs a name");
+  if (name == kKeyName)
+    return absl::InvalidArgumentError("a column may not be named 'key': that is the primary key in statements and results");
   if (name.size() > TableLimits::kColumnName) {
     return TooLargeError(absl::StrCat("the name of column '", ToAbsl(name.substr(0, 20)), "...'"), name.size(), TableLimits::kColumnName);
   }

@@ -158,6 +158,48 @@ TEST(TableTest, LimitsNameTheColumnAndChangeNothing) {
   EXPECT_THAT(table->Verify(), IsOk());
 }
 
+TEST(TableTest, RefusesAColumnNamedAsThePrimaryKey) {
+  const auto table = OpenMemory();
+  const auto is_refused = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'key'"));
+  ASSERT_THAT(table->Put("k", {{"a", 1}, {"KEY", 2}, {"keys", 3}}), IsOk());
+  EXPECT_THAT(table->Put("k", {{"key", 1}}), is_refused);
+  EXPECT_THAT(table->PutKeep("x", {{"key", 1}}), is_refused);
+  EXPECT_THAT(table->Update("k", {{"a", 2}, {"key", 1}}), is_refused);
+  EXPECT_THAT(table->Append("k", {{"key", 1}}), is_refused);
+  EXPECT_THAT(table->Select().Update({{"key", 1}}), is_refused);
+  TableBatch batch;
+  batch.Put("y", {{"key", 1}});
+  EXPECT_THAT(table->Write(batch), is_refused);
+  EXPECT_THAT(table->SetColumn("key", {.type = ColumnType::kInt64}), is_refused);
+  EXPECT_THAT(table->CreateIndex({.columns = {{"key"}}}), is_refused);
+  EXPECT_THAT(table->CreateIndex({.columns = {{"a"}}, .covering = {"key"}}), is_refused);
+  TableOptions options;
+  options.columns = {{"key", {}}};
+  EXPECT_THAT(TableDBM::OpenInMemory(options).status(), is_refused);
+  EXPECT_EQ(TextOf(*table, "k"), "a=1 KEY=2 keys=3");
+  EXPECT_THAT(table->Count(), IsOkAndHolds(1u));
+  EXPECT_THAT(table->Indices(), testing::IsEmpty());
+}
+
+TEST(TableTest, OpensTableThatHasAColumnNamedAsThePrimaryKey) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/t.hktb";
+  {
+    ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(path));
+    ASSERT_THAT(table->Put("k", {{"kez", 1}}), IsOk());
+  }
+  {  // as an earlier version may have stored it
+    ASSERT_OK_AND_ASSIGN(const auto raw, AnyDBM::Open(path + "?raw"));
+    ASSERT_THAT(raw->Set(std::string_view("\0c\0\1", 4), std::string_view("\0\0\3key", 6)), IsOk());
+    ASSERT_THAT(raw->Close(), IsOk());
+  }
+  ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(path));
+  EXPECT_EQ(TextOf(*table, "k"), "key=1");
+  EXPECT_THAT(table->Select().Where(*ParseCondition("\"key\" = 1 and key = 'k'")).Keys(), IsOkAndHolds(ElementsAre("k")));
+  EXPECT_THAT(table->Put("l", {{"key", 2}}), IsOk());
+  EXPECT_THAT(table->Verify(), IsOk());
+}
+
 TEST(TableTest, LimitOfColumnNamesIsKept) {
   const auto table = OpenMemory();
   std::vector<std::string> names;

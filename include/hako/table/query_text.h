@@ -13,8 +13,8 @@
 //   contains  begins  ends  matches  all  any  phrase  search     of text: see table/condition.h
 // `not` may stand before between, in and those of text. Literals are 'text' (two quotes for one in
 // it), x'00ff' for other bytes, numbers, true and false. A column is a word, or anything in double
-// quotes; the word `key` is the primary key. Words of the language may be of any case; those that
-// IsReservedWord names need quotes as columns.
+// quotes; the word `key` is the primary key, and no column may have this name. Words of the language may
+// be of any case; those that IsReservedWord names need quotes as columns.
 //
 // Errors are InvalidArgument and name the position, from 1.
 #pragma once

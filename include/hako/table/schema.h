@@ -11,6 +11,10 @@
 
 namespace hako {
 
+// The name of the primary key in statements and results. No column may have it (InvalidArgument); a table
+// that has one since an earlier version keeps it, and statements name it as "key" in double quotes.
+inline constexpr std::string_view kKeyName = "key";
+
 // Limits of a table, which are checked before anything is changed (OutOfRange). Sizes in bytes.
 struct TableLimits {
   static constexpr std::size_t kKeySize = 1024;          // of a primary key
