@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <regex>
 #include <utility>
 
 #include "hako/text/regular_expression.h"
@@ -31,13 +30,13 @@ std::optional<SearchMode> SearchModeOfName(std::string_view name) {
 struct KeyMatcher::Pattern {
   SearchMode mode;
   std::string text;
-  std::regex regex;
+  text::RegularExpression regex;
 };
 
 StatusOr<KeyMatcher> KeyMatcher::Make(SearchMode mode, std::string_view pattern) {
   auto made = std::make_shared<Pattern>(Pattern{mode, std::string(pattern), {}});
   if (mode == SearchMode::kRegex) {
-    HAKO_ASSIGN_OR_RETURN(made->regex, text::CompileRegularExpression(pattern));
+    HAKO_ASSIGN_OR_RETURN(made->regex, text::RegularExpression::Compile(pattern));
   }
   return KeyMatcher(std::move(made));
 }
@@ -51,7 +50,7 @@ bool KeyMatcher::operator()(std::string_view key) const {
     case SearchMode::kEnd:
       return key.ends_with(pattern_->text);
     case SearchMode::kRegex:
-      return std::regex_search(key.begin(), key.end(), pattern_->regex);
+      return pattern_->regex.Matches(key);
     case SearchMode::kEdit:
       break;
   }

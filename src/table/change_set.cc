@@ -96,7 +96,9 @@ Status ChangeSet::Apply(TableCore& core, const Change& change, std::span<const C
   HAKO_RETURN_IF_ERROR(FindState(core, change.key, is_single, &state));
   using Kind = Change::Kind;
   if (change.only_if != nullptr) {
-    if (!state->has || !change.only_if->Matches(change.key, RowView(state->new_bytes, &core.catalogue.names()))) return absl::OkStatus();
+    const bool matches = state->has && change.only_if->Matches(change.key, RowView(state->new_bytes, &core.catalogue.names()));
+    if (change.only_if->IsStopped()) return QueryEffort::Error();
+    if (!matches) return absl::OkStatus();
     ++num_changed_;
   }
   if (change.kind == Kind::kPutKeep && state->has) return PresentError();

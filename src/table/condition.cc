@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/table/query_effort.h"
 #include "hako/table/words.h"
 #include "hako/text/regular_expression.h"
 
@@ -13,10 +13,13 @@ namespace hako {
 namespace table {
 
 struct Pattern {
-  std::regex regex;
+  text::RegularExpression regex;
 };
 
-bool MatchesPattern(const Pattern& pattern, std::string_view text) { return std::regex_search(text.begin(), text.end(), pattern.regex); }
+bool MatchesPattern(const Pattern& pattern, std::string_view text, QueryEffort* effort) {
+  if (effort == nullptr) return pattern.regex.Matches(text);
+  return pattern.regex.Search(text, [effort] { return effort->Take(); }).value_or(false);
+}
 
 namespace {
 
@@ -151,7 +154,7 @@ Condition Column::BeginsWith(std::string_view text) const { return Made(Leaf(Op:
 Condition Column::EndsWith(std::string_view text) const { return Made(Leaf(Op::kEnds, name_, {text})); }
 Condition Column::Matches(std::string_view regex) const {
   Node node = Leaf(Op::kRegex, name_, {regex});
-  StatusOr<std::regex> compiled = text::CompileRegularExpression(regex);
+  StatusOr<text::RegularExpression> compiled = text::RegularExpression::Compile(regex);
   if (compiled.ok())
     node.pattern = std::make_shared<const table::Pattern>(table::Pattern{*std::move(compiled)});
   else
@@ -168,6 +171,8 @@ Condition Column::HasAll(std::string_view words) const {
 Condition Column::HasAny(std::string_view words) const {
   Node node = Leaf(Op::kAnyWord, name_, {words});
   node.words = table::WordsOf(words);
+  std::sort(node.words.begin(), node.words.end());
+  node.words.erase(std::unique(node.words.begin(), node.words.end()), node.words.end());
   return Made(std::move(node));
 }
 Condition Column::HasPhrase(std::string_view words) const {

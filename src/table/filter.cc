@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstring>
 #include <optional>
 #include <string>
 
@@ -37,28 +38,43 @@ bool HasAllWords(const Node& node, std::string_view text) {
 
 bool HasAnyWord(const Node& node, std::string_view text) {
   bool found = false;
-  ForEachWord(text,
-              [&](std::string_view word) { found = found || std::find(node.words.begin(), node.words.end(), word) != node.words.end(); });
+  ForEachWord(text, [&](std::string_view word) { found = found || std::binary_search(node.words.begin(), node.words.end(), word); });
   return found;
 }
 
 bool HasPhrase(const Node& node, std::string_view text) {
   if (node.words.empty()) return false;
   if (node.words.size() == 1) return HasAnyWord(node, text);
-  const std::vector<std::string> words = WordsOf(text);
-  return std::search(words.begin(), words.end(), node.words.begin(), node.words.end()) != words.end();
+  const std::vector<std::string>& words = node.words;
+  // Knuth, Morris and Pratt: of the first words of the phrase, how many of their last ones begin it again.
+  std::vector<std::size_t> again(words.size() + 1, 0);
+  const auto advance = [&](std::size_t matched, std::string_view word) {
+    while (matched > 0 && words[matched] != word) matched = again[matched];
+    return matched + (words[matched] == word ? 1 : 0);
+  };
+  for (std::size_t i = 1; i < words.size(); ++i) again[i + 1] = advance(again[i], words[i]);
+  std::size_t matched = 0;
+  ForEachWord(text, [&](std::string_view word) {
+    if (matched < words.size()) matched = advance(matched, word);
+  });
+  return matched == words.size();
 }
 
-bool MeetsText(const Node& node, std::string_view text) {
+// In linear time, as std::string_view::find is not.
+bool HasPart(std::string_view text, std::string_view part) {
+  return part.empty() || ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+}
+
+bool MeetsText(const Node& node, std::string_view text, QueryEffort* effort) {
   switch (node.op) {
     case Op::kContains:
-      return text.find(node.values[0].get().bytes()) != text.npos;
+      return HasPart(text, node.values[0].get().bytes());
     case Op::kBegins:
       return text.starts_with(node.values[0].get().bytes());
     case Op::kEnds:
       return text.ends_with(node.values[0].get().bytes());
     case Op::kRegex:
-      return node.pattern != nullptr && MatchesPattern(*node.pattern, text);
+      return node.pattern != nullptr && MatchesPattern(*node.pattern, text, effort);
     case Op::kAllWords:
       return !node.words.empty() && HasAllWords(node, text);
     case Op::kAnyWord:
@@ -72,7 +88,7 @@ bool MeetsText(const Node& node, std::string_view text) {
 
 }  // namespace
 
-bool MeetsLeaf(const Node& node, const Value& value) {
+bool MeetsLeaf(const Node& node, const Value& value, QueryEffort* effort) {
   if (node.op == Op::kIsNull) return value.is_null();
   if (value.is_null()) return false;
   switch (node.op) {
@@ -105,10 +121,10 @@ bool MeetsLeaf(const Node& node, const Value& value) {
       break;
   }
   std::string buffer;
-  return MeetsText(node, value.Text(&buffer));
+  return MeetsText(node, value.Text(&buffer), effort);
 }
 
-Filter::Filter(const Condition& condition, const ColumnNames& names) : condition_(condition) {
+Filter::Filter(const Condition& condition, const ColumnNames& names, QueryEffort* effort) : condition_(condition), effort_(effort) {
   if (condition.node()) Add(*condition.node(), names);
 }
 
@@ -138,7 +154,7 @@ bool Filter::Holds(std::size_t i, std::string_view key, const RowView& row) cons
       return !ends_with;
     }
     default:
-      return MeetsLeaf(*test.node, test.column == ColumnId::kKey ? Value(key) : row.Get(test.column));
+      return MeetsLeaf(*test.node, test.column == ColumnId::kKey ? Value(key) : row.Get(test.column), effort_);
   }
 }
 

@@ -20,7 +20,7 @@ std::unique_ptr<KeyStream> MakeStream(TableCore& core, const Access& access, boo
     case Access::Kind::kUnion: {
       std::vector<UnionStream::Part> parts;
       for (std::size_t i = 0; i < access.parts.size(); ++i)
-        parts.push_back({MakeStream(core, access.parts[i], false, effort), Filter(access.conditions[i], core.catalogue.names())});
+        parts.push_back({MakeStream(core, access.parts[i], false, effort), Filter(access.conditions[i], core.catalogue.names(), effort)});
       return std::make_unique<UnionStream>(std::move(parts), access.is_disjoint);
     }
     case Access::Kind::kRange:

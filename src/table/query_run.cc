@@ -8,7 +8,7 @@
 namespace hako::table {
 
 Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns, bool explains) {
-  filter_ = Filter(query_.where_, core_.catalogue.names());
+  filter_ = Filter(query_.where_, core_.catalogue.names(), query_.effort_);
   wanted_.where = &query_.where_;
   wanted_.explains = explains;
   wanted_.effort = query_.effort_;
@@ -111,7 +111,8 @@ std::string QueryRun::OrderOf(const RowView& row) const {
 Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
   const ColumnNames* const names = &core_.catalogue.names();
   const auto look = [&](std::string_view key, const RowView& row) {
-    return !filter_.Matches(key, row) || !stream.Takes(key, row) || show(key, row);
+    const bool is_shown = filter_.Matches(key, row) && stream.Takes(key, row);
+    return !filter_.IsStopped() && (!is_shown || show(key, row));
   };
   const bool may_lack_rows = !plan_.is_covered;
   const bool is_by_column = plan_.access.gives_order && wanted_.order_column != ColumnId::kKey;
@@ -143,7 +144,8 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
   }
   HAKO_RETURN_IF_ERROR(stream.status());
   bool goes_on = true;
-  return keys_.empty() ? absl::OkStatus() : FetchRows(keys_, orders_, look, &goes_on);
+  if (!keys_.empty()) HAKO_RETURN_IF_ERROR(FetchRows(keys_, orders_, look, &goes_on));
+  return filter_.IsStopped() ? QueryEffort::Error() : absl::OkStatus();
 }
 
 Status QueryRun::FetchRow(std::string_view key, const std::string* order, ShowRef show, bool* goes_on) {
@@ -233,10 +235,12 @@ Status QueryRun::EachSorted(Query::Visit visit) {
     HAKO_RETURN_IF_ERROR(Sort(most, &items));
     const auto behind_offset = std::span<const Item>(items).subspan(std::min<std::uint64_t>(to_skip, items.size()));
     const auto show = [&](std::string_view key, const RowView& row) {
-      return !filter_.Matches(key, row) || (visit(key, row) && --left != 0);
+      const bool is_shown = filter_.Matches(key, row);
+      return !filter_.IsStopped() && (!is_shown || (visit(key, row) && --left != 0));
     };
     bool goes_on = true;
     HAKO_RETURN_IF_ERROR(ShowSorted(behind_offset, show, &goes_on));
+    if (filter_.IsStopped()) return QueryEffort::Error();
     if (!goes_on || items.size() < most) return absl::OkStatus();
     after_ = std::move(items.back());
     to_skip = 0;

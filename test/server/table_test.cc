@@ -288,7 +288,7 @@ TEST_F(ServedTableTest, LongQueriesDelayNoOtherClient) {
   RespClient client = server.Connect();
   static constexpr int kRows = 400;
   std::string requests;
-  for (int i = 0; i < kRows; ++i) requests += RespClient::Encode({"hako.table", "put", std::to_string(i), "t", std::string(60, 'a')});
+  for (int i = 0; i < kRows; ++i) requests += RespClient::Encode({"hako.table", "put", std::to_string(i), "t", std::string(200, 'a')});
   std::thread sender([&] { client.Send(requests); });
   for (int i = 0; i < kRows; ++i) EXPECT_EQ(client.Read(), "+OK\r\n");
   sender.join();
@@ -296,7 +296,7 @@ TEST_F(ServedTableTest, LongQueriesDelayNoOtherClient) {
   // On a busy machine this process may have to wait for longer than the query takes.
   bool is_answered_first = true;
   for (int attempt = 0; attempt < 20 && is_answered_first; ++attempt) {
-    slow.Send(RespClient::Encode({"hako.table", "query", "select count(*) where t matches 'a+b'"}) +
+    slow.Send(RespClient::Encode({"hako.table", "query", "select count(*) where t matches 'b.{200}'"}) +
               RespClient::Encode({"hako.table", "get", "7", "none"}));
     for (int i = 0; i < 20; ++i) EXPECT_EQ(Ask(client, {"get", "7", "none"}), "*2\r\n" + Bulk("none") + "$-1\r\n");
     pollfd readable{.fd = slow.socket_number(), .events = POLLIN, .revents = 0};
@@ -311,11 +311,33 @@ TEST_F(ServedTableTest, LongQueriesDelayNoOtherClient) {
               StartsWith("-ERR the groups exceed half of client-output-buffer-limit"));
 }
 
+// Also one that reads a single row: all threads of the pool match a regular expression that takes minutes.
+TEST_F(ServedTableTest, KilledClientsAndTheStopEndRegularExpressions) {
+  ServerProcess server({"--table", Table()});
+  RespClient client = server.Connect();
+  ASSERT_EQ(Ask(client, {"put", "k", "t", std::string(4 << 20, 'a')}), "+OK\r\n");
+  const std::string slow = RespClient::Encode({"hako.table", "query", "select key where t matches 'b(.{100}){100}'"});
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<RespClient> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(server.Connect());
+    const std::string id = clients.back().Run({"client", "id"});
+    clients.back().Send(slow);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(client.Run({"client", "kill", "id", id.substr(1, id.size() - 3)}), ":1\r\n");
+  }
+  EXPECT_EQ(client.Run({"hako.check"}), "+OK\r\n");  // in the pool
+  for (int i = 0; i < 4; ++i) clients.push_back(server.Connect()), clients.back().Send(slow);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(server.Stop(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
 TEST_F(ServedTableTest, SlowLogAndInfoMeasureCommandsInTheThreadPool) {
   ServerProcess server({"--table", Table()});
   RespClient client = server.Connect();
   for (int i = 0; i < 100; ++i) ASSERT_EQ(Ask(client, {"put", std::to_string(i), "t", std::string(300, 'a')}), "+OK\r\n");
-  const std::string query = "select count(*) where t matches 'a+b'";  // of quadratic time
+  const std::string query = "select count(*) where t matches 'b.{300}'";  // each byte takes up to 300 steps
   client.Run({"config", "set", "slowlog-log-slower-than", "1000"});
   EXPECT_EQ(Ask(client, {"query", query}), "*1\r\n*2\r\n" + Bulk("count(*)") + ":0\r\n");
   EXPECT_THAT(client.Run({"slowlog", "get", "1"}), HasSubstr(Bulk("hako.table") + Bulk("query") + Bulk(query)));

@@ -1,9 +1,11 @@
 // Queries that an opponent may write: of any depth, of many parts, with the largest numbers. They are
 // answered or refused in a time that is linear in their length, and no memory beyond it.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -90,6 +92,59 @@ TEST(HostileQueryTest, EffortEndsEachKindOfPlan) {
   QueryEffort units(300);
   EXPECT_THAT(table->Select().Where(Key() == "long").Within(&units).Count().status(), StatusIs(absl::StatusCode::kCancelled));
   EXPECT_THAT(table->Verify(), IsOk());
+}
+
+// Also within one value: it is neither shown nor changed then, not even if the condition is negated.
+TEST(HostileQueryTest, EffortEndsRegularExpressionsWithinAValue) {
+  const auto table = *TableDBM::OpenInMemory();
+  ASSERT_THAT(table->Put("k", {{"t", std::string(20'000, 'a')}, {"n", 1}}), IsOk());
+  const Condition quadratic = Column("t").Matches("(.*)(.*)(.*)(.*)(.*)x");
+  EXPECT_THAT(table->Select().Where(quadratic).Count(), IsOkAndHolds(0u));
+  EXPECT_THAT(table->Select().Where(!quadratic).Count(), IsOkAndHolds(1u));
+  const Condition slow = Column("t").Matches("x(.{100}){100}"), keys = Column("n") == 1;
+  for (const Condition& condition : {slow, !slow, keys && !slow, !slow || Column("n") == 2}) {
+    QueryEffort units(1000), sort_units(1000), update_units(1000);
+    int rows = 0;
+    EXPECT_THAT(table->Select().Where(condition).Within(&units).Each([&rows](std::string_view, const RowView&) { return ++rows, true; }),
+                StatusIs(absl::StatusCode::kCancelled));
+    EXPECT_THAT(table->Select().Where(condition).OrderBy("n").Limit(1).Within(&sort_units).Each([&rows](std::string_view, const RowView&) {
+      return ++rows, true;
+    }),
+                StatusIs(absl::StatusCode::kCancelled));
+    EXPECT_EQ(rows, 0);
+    EXPECT_THAT(table->Select().Where(condition).Within(&update_units).Update({{"n", 2}}).status(), StatusIs(absl::StatusCode::kCancelled));
+  }
+  EXPECT_EQ(table->Get("k")->Get("n"), Value(1));
+}
+
+TEST(HostileQueryTest, StopEndsARegularExpression) {
+  const auto table = *TableDBM::OpenInMemory();
+  ASSERT_THAT(table->Put("k", {{"t", std::string(8 << 20, 'a')}}), IsOk());
+  std::atomic<bool> stop = false;
+  QueryEffort effort(QueryEffort::kUnlimited, &stop);
+  std::thread stopper([&stop] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    stop = true;
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(table->Select().Where(Column("t").Matches("x(.{100}){100}")).Within(&effort).Count().status(),
+              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));  // the whole takes minutes
+  stopper.join();
+}
+
+TEST(HostileQueryTest, LongTextsTakeLinearTime) {
+  const auto table = *TableDBM::OpenInMemory();
+  const std::size_t size = kSlowdown == 1 ? 4 << 20 : 1 << 20;
+  ASSERT_THAT(table->Put("k", {{"t", std::string(size, 'a')}, {"w", Repeat("a ", size / 2)}}), IsOk());
+  const std::string part = std::string(size / 4, 'a') + "b" + std::string(size / 4, 'a'), words = Repeat("a ", size / 8);
+  EXPECT_THAT(table->Select().Where(Column("t").Contains(part)).Count(), IsOkAndHolds(0u));
+  EXPECT_THAT(table->Select().Where(Column("t").Contains(part.substr(0, size / 4))).Count(), IsOkAndHolds(1u));
+  EXPECT_THAT(table->Select().Where(Column("w").HasPhrase(words + "b " + words)).Count(), IsOkAndHolds(0u));
+  EXPECT_THAT(table->Select().Where(Column("w").HasPhrase(words + words)).Count(), IsOkAndHolds(1u));
+  std::string others;
+  for (std::size_t i = 0; i < size / 16; ++i) others += "b" + std::to_string(i) + " ";
+  EXPECT_THAT(table->Select().Where(Column("w").HasAny(others)).Count(), IsOkAndHolds(0u));
 }
 
 TEST(HostileQueryTest, ManyAlternativesTakeLinearTime) {

@@ -29,6 +29,8 @@
 
 namespace hako {
 
+class QueryEffort;
+
 namespace table {
 struct Node;
 }
@@ -78,7 +80,8 @@ class Column {
   Condition Contains(std::string_view text) const;
   Condition BeginsWith(std::string_view text) const;
   Condition EndsWith(std::string_view text) const;
-  // A part of the text matches a regular expression (ECMAScript, without back-references).
+  // A part of the text matches a regular expression (ECMAScript without back-references, over bytes: see
+  // text/regular_expression.h), in a time that is linear in the text.
   Condition Matches(std::string_view regex) const;
   // Words (table/words.h): the text has all of those of `words`, one of them, or all in a row.
   Condition HasAll(std::string_view words) const;
@@ -149,7 +152,9 @@ struct Node {
 Condition Joined(Op op, std::span<const Condition> parts);
 // A condition that the primary key is one of these. REQUIRES: ascending
 Condition KeyIn(std::vector<std::string> keys);
-bool MatchesPattern(const Pattern& pattern, std::string_view text);
+// Whether a part of the text matches. It takes units of `effort`, unless that is nullptr, and is false if
+// they are spent.
+bool MatchesPattern(const Pattern& pattern, std::string_view text, QueryEffort* effort);
 
 }  // namespace table
 }  // namespace hako

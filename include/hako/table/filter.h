@@ -7,6 +7,7 @@
 
 #include "hako/table/column_names.h"
 #include "hako/table/condition.h"
+#include "hako/table/query_effort.h"
 #include "hako/table/row.h"
 
 namespace hako::table {
@@ -15,10 +16,12 @@ class Filter {
  public:
   // Holds for every row.
   Filter() = default;
-  Filter(const Condition& condition, const ColumnNames& names);
+  // `effort`: of matching, or nullptr. Once it is spent, Matches is meaningless: see IsStopped.
+  Filter(const Condition& condition, const ColumnNames& names, QueryEffort* effort = nullptr);
 
   bool Matches(std::string_view key, const RowView& row) const { return tests_.empty() || Holds(0, key, row); }
   bool IsAlways() const { return tests_.empty(); }
+  bool IsStopped() const { return effort_ != nullptr && effort_->is_spent(); }
   // Adds the columns that it reads.
   void AddColumns(std::vector<ColumnId>* columns) const;
 
@@ -35,9 +38,10 @@ class Filter {
 
   Condition condition_;      // keeps the nodes
   std::vector<Test> tests_;  // a parent before its children
+  QueryEffort* effort_ = nullptr;
 };
 
 // Whether a value meets a leaf of a condition.
-bool MeetsLeaf(const Node& node, const Value& value);
+bool MeetsLeaf(const Node& node, const Value& value, QueryEffort* effort);
 
 }  // namespace hako::table

@@ -1,6 +1,7 @@
 // QueryEffort: bounds how much the runs of a query read, and stops them.
 //
-// A unit is an entry of an index, a row, or 256 bytes of one; planning takes units, too. The run that
+// A unit is an entry of an index, a row, 256 bytes of one, or 4,096 steps of a regular expression, which
+// take some microseconds; planning takes units, too. The run that
 // needs more units than are left, or that sees *stop, ends with Cancelled; it has changed nothing then.
 // What it has shown until then are rows of the query, but not all of them.
 //
