@@ -1,5 +1,5 @@
 // The removal of expired records, by the thread of the database and by RemoveExpired.
-#include <sys/wait.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +23,7 @@
 #include "hako/dbm/restore.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/file/memory_file.h"
+#include "support/child_process.h"
 #include "support/file_system.h"
 #include "support/status_matchers.h"
 
@@ -85,16 +86,17 @@ TEST_P(ExpiryOpenTest, RecordsOfAKilledProcessAreRemoved) {
   std::this_thread::sleep_for(200ms);  // so that the file says that no record expires
   ASSERT_THAT(db_->Close(), IsOk());
   db_ = nullptr;
-  const pid_t child = fork();
-  if (child == 0) {
+  ChildProcess child([&](ChildProcess& parent) {
     const auto db = Open("mode=write").value();
-    bool is_set = true;
-    for (int i = 0; i < 100; ++i) is_set = is_set && db->Set(absl::StrCat("key", i), "value", {.ttl = 50ms}).ok();
-    _exit(is_set ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  ASSERT_EQ(status, 0);
+    for (int i = 0; i < 100; ++i) {
+      if (!db->Set(absl::StrCat("key", i), "value", {.ttl = 50ms}).ok()) return 1;
+    }
+    parent.Tell();
+    pause();
+    return 0;
+  });
+  child.Wait();
+  ASSERT_EQ(child.Kill(), -1 - SIGKILL);  // it has set all
   the_time = kStart + 50;
   db_ = Open("mode=write").value();
   EXPECT_TRUE(LeavesRecords(*db_, 1));

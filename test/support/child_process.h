@@ -51,10 +51,10 @@ class ChildProcess {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1 - WTERMSIG(status);
   }
 
-  // kill -9, and waits for the end.
-  void Kill() {
+  // kill -9, and waits for the end. Returns Result, which a child that had ended before decides.
+  int Kill() {
     kill(pid_, SIGKILL);
-    Result();
+    return Result();
   }
 
  private:

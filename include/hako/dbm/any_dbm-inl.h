@@ -147,10 +147,7 @@ class AnyDBM::Model : public Interface {
   std::uint64_t AppliedIndex() const override { return db_->AppliedIndex(); }
   Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override { return db_->FetchMulti(keys, sink, arrived); }
   void Prefetch(Keys keys) const override { db_->Prefetch(keys); }
-  bool PrefetchReads() const override {
-    if constexpr (requires { db_->PrefetchReads(); }) return db_->PrefetchReads();
-    return false;
-  }
+  bool PrefetchReads() const override { return db_->PrefetchReads(); }
   Status ProcessEach(EachRef visitor) override { return db_->ProcessEach(visitor); }
   Status ProcessEachParallel(unsigned num_threads, EachRef visitor) override { return db_->ProcessEachParallel(num_threads, visitor); }
   std::unique_ptr<CursorInterface> MakeCursor() override { return std::make_unique<Cursor>(db_->MakeIterator()); }

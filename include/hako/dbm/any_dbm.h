@@ -155,7 +155,7 @@ class AnyDBM : public Operations<AnyDBM> {
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived);
   void Prefetch(std::span<const std::string_view> keys) const;
-  bool PrefetchReads() const;  // see dbm/engine_operations.h
+  bool PrefetchReads() const;
   template <class V>
   Status ProcessEach(V&& visitor);
   template <class V>

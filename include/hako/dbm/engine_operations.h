@@ -136,12 +136,10 @@ class EngineOperations : public Operations<D> {
   Status SetStored(std::string_view key, std::string_view stored);
   Status GetStored(std::string_view key, std::string* stored);
 
-  // A hint that these keys will be used.
+  // See dbm/multi_operations.h.
   void Prefetch(std::span<const std::string_view> keys) const {
     if (CheckOpen().ok()) engine_.Prefetch(keys);
   }
-  // Whether that reads records of the device, many at a time, into the cache of the file: so it is worth
-  // collecting keys for it.
   bool PrefetchReads() const {
     if constexpr (requires { engine_.PrefetchReads(); }) return engine_.PrefetchReads();
     return false;

@@ -67,6 +67,9 @@ class MultiOperations {
   }
   // A hint that these keys will be used. A DBM that can make use of it provides its own.
   void Prefetch(std::span<const std::string_view>) const {}
+  // Whether Prefetch reads the records from the device, many at a time, into the cache of the file. It
+  // is then worth collecting keys for it.
+  static bool PrefetchReads() { return false; }
 
   // Shows the value of each key, or nullopt, to visitor(index, value), in order.
   template <MultiReadVisitor V>

@@ -67,9 +67,8 @@ class PositionalParallelFile {
 
   // Bytes of a block of direct I/O; 1 without it.
   std::uint64_t block_size() const { return cache_ != nullptr ? cache_->block_size() : 1; }
-  // Whether blocks that were read stay in the block cache.
-  bool has_cache() const { return cache_ != nullptr && cache_->keeps(); }
-  std::uint64_t cache_bytes() const { return has_cache() ? cache_->bytes() : 0; }
+  // Bytes of the cache that keeps blocks after they were read; 0 without one.
+  std::uint64_t cache_bytes() const { return cache_ != nullptr && cache_->keeps() ? cache_->bytes() : 0; }
 
  private:
   static StatusOr<PositionalParallelFile> Open(const std::string& path, const FileOptions& options, bool batches);

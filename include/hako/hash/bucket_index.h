@@ -121,7 +121,7 @@ class BucketIndex {
   void Prefetch(std::span<const std::string_view> keys) const;
   // Whether it reads them, in groups whose accesses to the device overlap.
   bool PrefetchReads() const {
-    if constexpr (Space::kReadsAhead) return space_.HasCache();
+    if constexpr (Space::kReadsAhead) return space_.CachedRecords() != 0;
     return false;
   }
 

@@ -107,7 +107,7 @@ StatusOr<bool> BucketScan<Space>::Step() {
   damaged_ = 0;
   if (first + kLineAhead < lines_) PrefetchAfter(first);
   if constexpr (Space::kReadsAhead) {
-    if (first % kReadTogether == 0 && index_->space_.HasCache()) ReadTogether(first);
+    if (first % kReadTogether == 0 && index_->space_.CachedRecords() != 0) ReadTogether(first);
   }
   sync::Backoff backoff;
   Status status;

@@ -54,7 +54,7 @@ class MappedRecords : public HeapFile<FileT> {
   struct Ahead {};
   static void Want(Ahead&, std::uint32_t) {}
   static void Read(Ahead&) {}
-  static bool HasCache() { return false; }
+  static std::uint64_t CachedRecords() { return 0; }
   static bool IsDirect() { return false; }
   static std::uint64_t second_reads() { return 0; }
   // Scans go by buckets, which need no tracker.

@@ -70,12 +70,8 @@ class PositionalRecords : public HeapFile<FileT> {
     if constexpr (kReadsAhead) ahead.Read(extents_->file());
   }
   bool IsDirect() const { return block_ > 1; }
-  // Whether records read together stay cached, so that later single reads are cheap.
-  bool HasCache() const {
-    if constexpr (requires { extents_->file().has_cache(); }) return extents_->file().has_cache();
-    return false;
-  }
-  // How many records have room in that cache.
+  // How many records that are read together stay in the cache of the file, where later single reads
+  // are cheap; 0 without a cache.
   std::uint64_t CachedRecords() const {
     if constexpr (requires { extents_->file().cache_bytes(); })
       return extents_->file().cache_bytes() / std::max<std::uint64_t>(guess_.Get(), block_);

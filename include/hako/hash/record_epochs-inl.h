@@ -157,7 +157,7 @@ void RecordHeap<FileT>::StampFree(std::span<std::uint32_t> handles) {
   std::ranges::sort(handles);
   for (std::size_t i = 0; i < handles.size(); ++i) {
     if constexpr (kReadsAhead) {
-      if (this->HasCache() && i % Ahead::kRecordsMax == 0) {
+      if (i % Ahead::kRecordsMax == 0 && this->CachedRecords() != 0) {
         Ahead ahead;
         for (const std::uint32_t handle : handles.subspan(i, std::min(Ahead::kRecordsMax, handles.size() - i)))
           ahead.Want(handle, OffsetOf(handle), 8);

@@ -61,7 +61,7 @@ class RangeStream final : public KeyStream {
       : core_(core), range_(range), effort_(effort), is_reversed_(is_reversed) {}
   bool Next() override;
   bool Seek(std::string_view key) override;
-  std::uint64_t SizeHint() override { return cursor().CountAbout(range_.to); }
+  std::uint64_t SizeHint() override { return range_.to.empty() ? KeyStream::SizeHint() : cursor().CountAbout(range_.to); }
   Status status() const override { return status_.ok() && cursor_ ? (*cursor_)->status() : status_; }
 
  private:
