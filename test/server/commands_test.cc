@@ -55,6 +55,10 @@ TEST_F(ServerCommandsTest, AWrongArgumentIsOneError) {
   for (const std::string id : {"x", "0", "-4", ""})
     EXPECT_EQ(RunAll(client, {{"client", "kill", "id", id}, {"echo", id}}, 2)[1], "$" + std::to_string(id.size()) + "\r\n" + id + "\r\n");
   EXPECT_EQ(client.Run({"client", "kill", "id", "0"}), expected);
+  EXPECT_EQ(client.Run({"command", "info", "foo"}), "*1\r\n$-1\r\n");
+  EXPECT_EQ(client.Run({"slowlog", "get", "abc"}), "-ERR count should be greater than or equal to -1\r\n");
+  EXPECT_EQ(client.Run({"slowlog", "get", "1", "2"}),
+            "-ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP.\r\n");
   EXPECT_EQ(client.Run({"command", "getkeys", "ping"}), "-ERR wrong number of arguments for 'command|getkeys' command\r\n");
   EXPECT_EQ(client.Run({"foo", std::string(200, 'a')}),
             "-ERR unknown command 'foo', with args beginning with: '" + std::string(128, 'a') + "' \r\n");

@@ -153,7 +153,8 @@ class CommandMaker {
         return random_.OneIn(3) ? Words{"client", "kill", "id", Pick({"x", "0", "-4", "99999999"})}
                                 : Words{Pick({"time2", "object", "client", "config", "foo"}), Word()};
       case 34:
-        return random_.OneIn(2) ? Words{"object", Pick({"refcount2", "help2"}), Key()} : Unusual();
+        return random_.OneIn(2) ? Words{"object", Pick({"refcount2", "help2"}), Key()}
+                                : Words{"memory", "usage", "no such key", Pick({"samples", "x"}), Pick({"abc", "-1", "5", "0"})};
       case 35:
         return {"scan", Pick({"0", "x", ""}), "count", Pick({"1000", "0", "x"}), "match", "zzz*"};
       case 36:
@@ -171,19 +172,6 @@ class CommandMaker {
                                 : Words{"bitcount", Key(), Number(), Number(), Pick({"bit", "byte", "BIT", "x"})};
       default:
         return WithTime();
-    }
-  }
-  // Commands that are wrong, or show nothing of a record.
-  Words Unusual() {
-    switch (random_.Below(4)) {
-      case 0:
-        return {"command", "info", "foo"};
-      case 1:
-        return {"slowlog", "get", Pick({"abc", "-2", "", "0"})};
-      case 2:
-        return {"slowlog", "get", "0", Word()};
-      default:
-        return {"memory", "usage", "no such key", Pick({"samples", "x"}), Pick({"abc", "-1", "5", "0"})};
     }
   }
   std::string Bit() { return random_.OneIn(12) ? Pick({"-1", "x", "01", "", "4294967296"}) : std::to_string(random_.Below(300)); }
