@@ -82,7 +82,22 @@ bool EqualsIgnoringCase(std::string_view a, std::string_view b) { return absl::E
 
 void Call::FailArity() { Fail("ERR wrong number of arguments for '" + std::string(command.name) + "' command"); }
 
+namespace {
+
+// Logs an error that the operator should know: damage, or a device that fails or is full. At most one line a second.
+void LogIfSerious(const Status& status) {
+  const bool is_serious =
+      absl::IsDataLoss(status) || absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || absl::IsInternal(status);
+  static std::atomic<std::uint64_t> next_at{0};
+  const std::uint64_t now = SteadyMilliseconds();
+  std::uint64_t next = next_at.load(std::memory_order_relaxed);
+  if (is_serious && now >= next && next_at.compare_exchange_strong(next, now + 1000)) LogError("a command failed", status);
+}
+
+}  // namespace
+
 std::string ErrorLine(const Status& status) {
+  LogIfSerious(status);
   const std::string message(ToStd(status.message()));
   if (absl::IsResourceExhausted(status)) return "OOM " + (message.empty() ? std::string("no memory") : message);
   return (absl::IsDataLoss(status) ? "ERR damaged data: " : "ERR ") + message;

@@ -164,6 +164,28 @@ TEST_F(HostileServerTest, WithoutMemoryRequestsFailAndTheServerGoesOn) {
   }
 }
 
+// The client gets the error, and the operator a line of the log.
+TEST_F(HostileServerTest, AFullDeviceIsLogged) {
+  for (const std::string name : {"a.hkh", "b.hkh?direct", "a.hkt", "a.hks"}) {
+    SCOPED_TRACE(name);
+    ServerProcess server({"--db", dir_.File(name), "--appendfsync", "always"});
+    RespClient client = server.Connect();
+    ASSERT_EQ(client.Run({"set", "a", "b"}), "+OK\r\n");
+    rlimit limit{};
+    ASSERT_EQ(prlimit(server.pid(), RLIMIT_FSIZE, nullptr, &limit), 0);
+    const rlimit small = {std::size_t{4} << 20, limit.rlim_max};
+    ASSERT_EQ(prlimit(server.pid(), RLIMIT_FSIZE, &small, nullptr), 0);
+    std::string reply;
+    for (int i = 0; i < 400 && !reply.starts_with('-'); ++i) {
+      if (!client.is_open()) break;
+      reply = client.Run({"set", std::to_string(i), std::string(100'000, 'x')});
+    }
+    EXPECT_THAT(server.ReadLogLine(), HasSubstr(" error "));
+    ASSERT_EQ(prlimit(server.pid(), RLIMIT_FSIZE, &limit, nullptr), 0);
+    EXPECT_EQ(server.Connect().Run({"get", "a"}), Bulk("b"));
+  }
+}
+
 // What --check-config accepts, a start accepts.
 TEST_F(HostileServerTest, CheckConfigFindsWhatAStartWouldRefuse) {
   const auto check = [&](const std::string& lines) {
