@@ -101,6 +101,23 @@ TEST(CapacityTest, RefusesARecordThatIsTooLargeAndEvictsNothing) { CheckLargeRec
 
 TEST(CapacityTest, RefusesABatchThatIsTooLargeAndEvictsNothing) { CheckLargeBatches<TinyDBM<>, TinyOptions>(1500, true); }
 
+TEST(CapacityTest, LargeBatchEvictsNoMoreSmallRecordsThanItNeeds) {
+  for (const std::uint64_t num_values : {8u, 28u, 100u}) CheckBatchesAmongSmallRecords<TinyDBM<>, TinyOptions>(num_values);
+}
+
+TEST(CapacityTest, LargestValueEvictsNoMoreThanItNeeds) {
+  for (const std::uint64_t seed : {1u, 2u, 3u}) CheckLargestValue<TinyDBM<>, TinyOptions>(seed, 1);
+}
+
+// Which have free blocks in their magazines.
+TEST(CapacityTest, LargestValueEvictsNoMoreThanItNeedsBesideIdleThreads) {
+  for (const int num_threads : {4, 16}) CheckLargestValue<TinyDBM<>, TinyOptions>(1, num_threads);
+}
+
+TEST(CapacityTest, LargeValuesFindRoomBesideBusyThreads) { CheckLargeValuesBesideBusyThreads<TinyDBM<>, TinyOptions>(); }
+
+TEST(CapacityTest, UsedRecordsStayBesideALargeSet) { CheckUsedRecordsBesideALargeSet<TinyDBM<>, TinyOptions>(); }
+
 TEST(CapacityTest, RefusesALimitBelowTheMinimum) {
   for (const std::uint64_t bytes : {std::uint64_t{1}, kMiB - 1}) {
     EXPECT_THAT(

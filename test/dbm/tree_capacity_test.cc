@@ -75,6 +75,14 @@ TEST(TreeCapacityTest, RefusesARecordThatIsTooLargeAndEvictsNothing) { CheckLarg
 
 TEST(TreeCapacityTest, RefusesABatchThatIsTooLargeAndEvictsNothing) { CheckLargeBatches<BabyDBM<>, BabyOptions>(2000, false); }
 
+TEST(TreeCapacityTest, LargeBatchEvictsNoMoreSmallRecordsThanItNeeds) {
+  for (const std::uint64_t num_values : {8u, 28u, 100u}) CheckBatchesAmongSmallRecords<BabyDBM<>, BabyOptions>(num_values);
+}
+
+TEST(TreeCapacityTest, LargestValueEvictsNoMoreThanItNeeds) {
+  for (const std::uint64_t seed : {1u, 2u, 3u}) CheckLargestValue<BabyDBM<>, BabyOptions>(seed, 1);
+}
+
 TEST(TreeCapacityTest, RefusesALimitBelowTheMinimum) {
   EXPECT_THAT(BabyDBM<>::Open({.capacity_bytes = kMiB - 1}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("BabyOptions::capacity_bytes")));

@@ -1,4 +1,5 @@
-// The limit of a database in memory, beyond which records are evicted.
+// The limit of a database in memory, beyond which records are evicted. A value of at most a quarter of the
+// bytes and a batch of at most half of them are accepted, except as dbm/tiny_dbm.h and dbm/baby_dbm.h say.
 #pragma once
 
 #include <cstdint>

@@ -22,15 +22,24 @@
 // Exceeding one is an error before anything changes.
 //
 // As a cache: with TinyOptions::capacity_bytes or capacity_records an update that would exceed the
-// limit evicts records that were not used lately (hash/record_limit.h has the policy). capacity_bytes is
-// for everything: keys, values, buckets, free space, tables; up to 128 KiB and 2 % of it stay unused. A
-// record may take a quarter of it, a batch half; larger ones are OutOfRange, and nothing is evicted. A
-// batch that locks most buckets of a small table may be refused with ResourceExhausted instead. With n
-// threads there are at most 8 n records more below capacity_records than the hundredth that may be free.
-// An insertion does not evict the record that it inserts; one that many threads make at the same time may.
-// An evicted record is removed as by Remove, also from the log, so it stays absent after a crash. Opening
-// a file with more records than the limit evicts, and writes a snapshot then. Get, Set and Process use a
-// record; iterations do not.
+// limit evicts records that were not used lately (hash/record_limit.h has the policy). capacity_bytes
+// is for everything: keys, values, buckets, free space, tables; up to 128 KiB and 2 % of it stay
+// unused. A record may take a quarter of it, with its block, which is up to an eighth larger than the
+// record. A batch may take half of it. Larger ones are OutOfRange, and nothing is evicted. A batch is
+// refused with ResourceExhausted, after some records may have been evicted, if no room can be made for
+// it: the old values of its keys stay until it is done, and other threads may have records and free
+// blocks in use everywhere.
+//
+// A record above 4 KiB needs contiguous memory. If there is none, one part of the memory is emptied,
+// of the record's size or of a 64th of the limit: the part whose records were used least. Of its small
+// records those that were used are moved elsewhere, up to a quarter of the part. The large values that
+// were set last, up to a quarter of the limit, are spared where possible.
+//
+// With n threads there are at most 8 n records more below capacity_records than the hundredth that may
+// be free. An insertion does not evict the record that it inserts; one that many threads make at the
+// same time may. An evicted record is removed as by Remove, also from the log, so it stays absent
+// after a crash. Opening a file with more records than the limit evicts, and writes a snapshot then.
+// Get, Set and Process use a record; iterations do not.
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -198,6 +207,8 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
     if (capacity.IsLimited()) {
       dbm->reads_plainly_ = false;
       dbm->CallAfterUpdates();  // so that updates do not take the fast path of the index
+      dbm->space_->limit()->SetWriters(
+          {dbm.get(), [](void* self, hash::RecordLimit::WriterVisitor visit) { static_cast<TinyDBM*>(self)->writers_.ForEach(visit); }});
     }
     // An eighth of the memory, at most, is for buckets that may stay empty.
     const std::uint64_t most = capacity.bytes != 0 ? capacity.bytes / 64 : options.num_records;

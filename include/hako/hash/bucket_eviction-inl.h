@@ -10,6 +10,33 @@
 
 namespace hako::hash {
 
+// A bucket that is locked to evict records, unless another thread has locked it.
+template <class Space>
+class BucketIndex<Space>::EvictionLock {
+ public:
+  EvictionLock(BucketIndex& index, WriterState& writer, std::uint64_t number) : lock_(index.lines_.Home(number).header) {
+    is_locked_ = lock_.TryLock();
+    if constexpr (LimitedRecordSpace<Space>) {
+      if (!is_locked_ && writer.own_buckets != nullptr && writer.own_buckets->Has(number)) own_ = writer.own_buckets;
+    }
+  }
+  EvictionLock(const EvictionLock&) = delete;
+  ~EvictionLock() {
+    if (is_locked_) lock_.Unlock(changed);
+    if (own_ != nullptr && changed) own_->MarkChanged();
+  }
+  bool IsLocked() const { return is_locked_ || own_ != nullptr; }
+  // Whether the thread had locked it already. Then entries must stay where they are.
+  bool IsOwn() const { return own_ != nullptr; }
+  bool Spares(std::uint32_t handle) const { return own_ != nullptr && own_->Names(handle); }
+  bool changed = false;
+
+ private:
+  sync::VersionLock lock_;
+  bool is_locked_;
+  OwnBuckets* own_ = nullptr;
+};
+
 // The functions below that the space calls.
 template <class Space>
 void BucketIndex<Space>::OfferEviction() {
@@ -19,11 +46,11 @@ void BucketIndex<Space>::OfferEviction() {
                                 [](void* index, sync::WriterState& writer, unsigned wanted) {
                                   return static_cast<BucketIndex*>(index)->Evict(static_cast<WriterState&>(writer), wanted);
                                 },
-                                [](void* index, sync::WriterState& writer, Part part) {
-                                  return static_cast<BucketIndex*>(index)->EvictPart(static_cast<WriterState&>(writer), part);
+                                [](void* index, sync::WriterState& writer, Part part, RecordLimit::Mover move) {
+                                  return static_cast<BucketIndex*>(index)->EvictPart(static_cast<WriterState&>(writer), part, move);
                                 },
-                                [](void* index, sync::WriterState& writer, Part part, std::uint64_t* bytes) {
-                                  static_cast<BucketIndex*>(index)->Survey(static_cast<WriterState&>(writer), part, bytes);
+                                [](void* index, sync::WriterState& writer, Part part, RecordLimit::Surveyor visit) {
+                                  static_cast<BucketIndex*>(index)->Survey(static_cast<WriterState&>(writer), part, visit);
                                 }});
   }
 }
@@ -129,9 +156,8 @@ unsigned BucketIndex<Space>::EvictIn([[maybe_unused]] WriterState& writer, [[may
   if constexpr (LimitedRecordSpace<Space>) {
     const LineUses& uses = space_.limit()->uses();
     Line& home = lines_.Home(index);
-    sync::VersionLock lock(home.header);
-    if (!lock.TryLock()) return 0;
-    sync::LockHolder holder(lock);
+    EvictionLock lock(*this, writer, index);
+    if (!lock.IsLocked()) return 0;
     std::size_t chain = 0, left_entries = 0;
     ForEachLine(home, [&](Line& line, std::uint32_t entries) {
       ++chain;
@@ -146,68 +172,102 @@ unsigned BucketIndex<Space>::EvictIn([[maybe_unused]] WriterState& writer, [[may
           if (is_kept) uses.ForgetUses(line, bit);
           continue;
         }
-        if (!EvictEntry(writer, line, i)) continue;
-        holder.changed = true;
+        if (lock.Spares(LoadSlot(line, i)) || !EvictEntry(writer, line, i)) continue;
+        lock.changed = true;
         --left;
         --left_entries;
         ++evicted;
       }
     });
     // Not as soon as an overflow bucket could go, or insertions would soon want it back.
-    if (evicted != 0 && chain > 1 && left_entries + kEvictionSlack <= format::kLinkEntry * (chain - 1)) Compact(home, chain, left_entries);
+    if (evicted != 0 && chain > 1 && left_entries + kEvictionSlack <= format::kLinkEntry * (chain - 1) && !lock.IsOwn())
+      Compact(home, chain, left_entries);
   }
   return evicted;
 }
 
 // See RecordLimit::Survey.
 template <class Space>
-void BucketIndex<Space>::Survey([[maybe_unused]] WriterState& writer, [[maybe_unused]] Part part, [[maybe_unused]] std::uint64_t* bytes) {
+void BucketIndex<Space>::Survey([[maybe_unused]] WriterState& writer, [[maybe_unused]] Part part,
+                                [[maybe_unused]] RecordLimit::Surveyor visit) {
   if constexpr (LimitedRecordSpace<Space>) {
+    const LineUses& uses = space_.limit()->uses();
     for (std::uint64_t index = 0; index < num_lines(); ++index) {
-      Line& home = lines_.Home(index);
-      sync::VersionLock lock(home.header);
-      if (!lock.TryLock()) continue;
-      const sync::LockHolder holder(lock);
-      ForEachLine(home, [&](Line& line, std::uint32_t entries) {
-        for (; entries != 0; entries &= entries - 1) {
-          const std::uint32_t handle = LoadSlot(line, static_cast<unsigned>(std::countr_zero(entries)));
-          if (!space_.BeginsIn(handle, part)) continue;
-          const StatusOr<RecordView> record = space_.View(writer, handle);
-          if (record.ok() && IsEvictable(*record)) space_.AddBytes(handle, part, bytes);
-        }
+      if (!HasAnyIn(index, part)) continue;
+      const EvictionLock lock(*this, writer, index);
+      if (!lock.IsLocked()) continue;
+      ForEachEntryIn(index, part, [&](Line& line, unsigned i, std::uint32_t handle) {
+        if (lock.Spares(handle)) return;
+        const StatusOr<RecordView> record = space_.View(writer, handle);
+        if (record.ok() && IsEvictable(*record)) visit(handle, ((uses.Used(line) | uses.Kept(line)) >> i & 1) != 0);
       });
     }
   }
 }
 
-// Evicts every record of which a part lies in the part, as far as its bucket is not locked.
+// See RecordLimit::EvictPart.
 template <class Space>
-unsigned BucketIndex<Space>::EvictPart([[maybe_unused]] WriterState& writer, [[maybe_unused]] Part part) {
+unsigned BucketIndex<Space>::EvictPart([[maybe_unused]] WriterState& writer, [[maybe_unused]] Part part,
+                                       [[maybe_unused]] RecordLimit::Mover move) {
   unsigned evicted = 0;
   if constexpr (LimitedRecordSpace<Space>) {
-    const auto is_inside = [&](Line& line, unsigned i) { return space_.Overlaps(LoadSlot(line, i), part); };
+    const LineUses& uses = space_.limit()->uses();
     for (std::uint64_t index = 0; index < num_lines(); ++index) {
-      bool has_any = false;
-      Line& home = lines_.Home(index);
-      const auto visit = [&](auto&& body) {
-        ForEachLine(home, [&](Line& line, std::uint32_t entries) {
-          for (; entries != 0; entries &= entries - 1) {
-            if (const auto i = static_cast<unsigned>(std::countr_zero(entries)); is_inside(line, i)) body(line, i);
-          }
-        });
-      };
-      visit([&](Line&, unsigned) { has_any = true; });
-      sync::VersionLock lock(home.header);
-      if (!has_any || !lock.TryLock()) continue;
-      sync::LockHolder holder(lock);
-      visit([&](Line& line, unsigned i) {
-        if (!EvictEntry(writer, line, i)) return;
-        holder.changed = true;
-        ++evicted;
+      if (!HasAnyIn(index, part)) continue;
+      EvictionLock lock(*this, writer, index);
+      if (!lock.IsLocked()) continue;
+      ForEachEntryIn(index, part, [&](Line& line, unsigned i, std::uint32_t handle) {
+        if (lock.Spares(handle)) return;
+        const bool is_used = ((uses.Used(line) | uses.Kept(line)) >> i & 1) != 0;
+        if (is_used && MoveRecord(writer, line, i, move)) {
+          lock.changed = true;
+        } else if (EvictEntry(writer, line, i)) {
+          lock.changed = true;
+          ++evicted;
+        }
       });
     }
   }
   return evicted;
+}
+
+// Calls visit(line, i, handle) for each entry of a bucket whose record begins in the part.
+template <class Space>
+template <class F>
+void BucketIndex<Space>::ForEachEntryIn(std::uint64_t index, Part part, F&& visit) const {
+  if constexpr (LimitedRecordSpace<Space>) {
+    ForEachLine(lines_.Home(index), [&](Line& line, std::uint32_t entries) {
+      for (; entries != 0; entries &= entries - 1) {
+        const auto i = static_cast<unsigned>(std::countr_zero(entries));
+        if (const std::uint32_t handle = LoadSlot(line, i); space_.BeginsIn(handle, part)) visit(line, i, handle);
+      }
+    });
+  }
+}
+
+template <class Space>
+bool BucketIndex<Space>::HasAnyIn(std::uint64_t index, Part part) const {
+  bool has_any = false;
+  ForEachEntryIn(index, part, [&](Line&, unsigned, std::uint32_t) { has_any = true; });
+  return has_any;
+}
+
+// Moves the record of an entry whose bucket is locked. False if another writer holds its key, or if it is not
+// to be moved.
+template <class Space>
+bool BucketIndex<Space>::MoveRecord([[maybe_unused]] WriterState& writer, [[maybe_unused]] Line& line, [[maybe_unused]] unsigned i,
+                                    [[maybe_unused]] RecordLimit::Mover move) {
+  if constexpr (LimitedRecordSpace<Space>) {
+    const std::uint32_t handle = LoadSlot(line, i);
+    const StatusOr<RecordView> record = space_.View(writer, handle);
+    if (!record.ok() || !IsEvictable(*record)) return false;
+    const std::uint32_t fresh = move(handle);
+    if (fresh == 0) return false;
+    space_.NoteMove(handle, fresh);
+    StoreSlot(line, i, fresh);
+    space_.Retire(writer, handle);
+  }
+  return true;
 }
 
 // Evicts a record of a bucket that the caller has locked, one that is not popular if there is one.

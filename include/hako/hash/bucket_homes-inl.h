@@ -50,6 +50,10 @@ class BucketIndex<Space>::LockedHomes {
     changed_ = false;
   }
   bool IsEmpty() const { return homes_.empty(); }
+  bool Has(std::uint64_t index) const {
+    const auto found = std::ranges::lower_bound(homes_, index, {}, &Home::index);
+    return found != homes_.end() && found->index == index;
+  }
   // REQUIRES: the hash's bucket is locked
   Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
   // From now on the buckets count as changed: a reader that began before they are unlocked tries

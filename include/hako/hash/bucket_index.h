@@ -360,8 +360,13 @@ class BucketIndex {
   unsigned Evict(WriterState& writer, unsigned wanted);
   unsigned EvictStep(WriterState& writer, std::uint64_t step);
   unsigned EvictIn(WriterState& writer, std::uint64_t index, Quota* quota);
-  unsigned EvictPart(WriterState& writer, Part part);
-  void Survey(WriterState& writer, Part part, std::uint64_t* bytes);
+  class EvictionLock;
+  unsigned EvictPart(WriterState& writer, Part part, RecordLimit::Mover move);
+  void Survey(WriterState& writer, Part part, RecordLimit::Surveyor visit);
+  template <class F>
+  void ForEachEntryIn(std::uint64_t index, Part part, F&& visit) const;
+  bool HasAnyIn(std::uint64_t index, Part part) const;
+  bool MoveRecord(WriterState& writer, Line& line, unsigned i, RecordLimit::Mover move);
   [[gnu::noinline]] bool EvictOfChain(WriterState& writer, Line& home);
   bool IsEvictable(const RecordView& record);
   bool EvictEntry(WriterState& writer, Line& line, unsigned i);

@@ -1,6 +1,9 @@
 // Definitions of hash/bucket_index.h: changes of several keys that are one step for other threads.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "hako/hash/bucket_index.h"
 #include "hako/hash/bucket_multi_guard-inl.h"
 
@@ -41,6 +44,48 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::MakeRoom() {
     if (inserted != 0) index_.EvictForInsertion(writer_, inserted);
   }
   return absl::OkStatus();
+}
+
+// What the writer may evict while it writes its new records: the records of all its buckets that it does not
+// change.
+template <class Space>
+template <class ActionT>
+class BucketIndex<Space>::MultiGuard<ActionT>::Evictable final : public OwnBuckets {
+ public:
+  explicit Evictable(MultiGuard& guard) : guard_(guard) { guard_.writer_.own_buckets = this; }
+  ~Evictable() { guard_.writer_.own_buckets = nullptr; }
+  bool Has(std::uint64_t index) const override { return guard_.homes_.Has(index); }
+  bool Names(std::uint32_t handle) const override {
+    if (named_.empty()) {
+      for (const Record& record : guard_.records_) named_.push_back(record.entry.handle);
+      std::ranges::sort(named_);
+    }
+    return std::ranges::binary_search(named_, handle);
+  }
+  void MarkChanged() override { guard_.homes_.MarkChanged(); }
+
+ private:
+  MultiGuard& guard_;
+  mutable std::vector<std::uint32_t> named_;
+};
+
+// Writes large records first, the largest first: records that are not published yet divide the memory.
+template <class Space>
+template <class ActionT>
+Status BucketIndex<Space>::MultiGuard<ActionT>::WriteWithinLimit() {
+  if constexpr (LimitedRecordSpace<Space>) {
+    const Evictable evictable(*this);
+    const auto size_of = [this](std::size_t i) { return records_[i].action.value().size(); };
+    std::vector<std::size_t> large;
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      const Record& record = records_[i];
+      if (record.action.kind() == ActionT::Kind::kSet && record.fresh == 0 && size_of(i) > kLargeValue) large.push_back(i);
+    }
+    std::ranges::sort(large, std::ranges::greater{}, size_of);
+    for (const std::size_t i : large)
+      HAKO_RETURN_IF_ERROR(WriteOne(records_[i].hash, keys_[i], records_[i].action.value(), &records_[i].fresh));
+  }
+  return WriteAll();
 }
 
 template <class Space>

@@ -32,6 +32,7 @@ template <class ActionT>
 class BucketIndex<Space>::MultiGuard {
   static constexpr bool kHasIntents = IntentSpace<Space>;
   static constexpr std::size_t kAhead = 8;  // records that are prefetched
+  static constexpr std::size_t kLargeValue = 4096;
 
  public:
   // Calls is_blocked(hash) for the keys once all their buckets are locked. Unlocks the buckets
@@ -164,6 +165,7 @@ class BucketIndex<Space>::MultiGuard {
   }
 
  private:
+  class Evictable;
   // The state of a key. Of equal keys only the first uses more than `hash` and `first`.
   struct Record {
     std::uint64_t hash;
@@ -252,6 +254,13 @@ class BucketIndex<Space>::MultiGuard {
   }
 
   Status Write() {
+    if constexpr (LimitedRecordSpace<Space>) {
+      if (index_.IsLimited()) return WriteWithinLimit();
+    }
+    return WriteAll();
+  }
+  Status WriteWithinLimit();
+  Status WriteAll() {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
       if (record.action.kind() != ActionT::Kind::kSet || record.fresh != 0) continue;

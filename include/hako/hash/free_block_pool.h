@@ -82,11 +82,12 @@ class FreeBlockPool {
     sync::MutexLock lock(mutex_);
     return regions_.FreeIn(range);
   }
-  // All free bytes of these regions, except blocks across the end of a region.
-  std::uint64_t FreeIn(Run range) {
+  // Visits each region of a range: visit(its begin, all its free bytes, except blocks across its end).
+  template <class F>
+  void ForEachRegion(Run range, F&& visit) {
     sync::MutexLock lock(mutex_);
     CountAll();
-    return regions_.FreeIn(range);
+    for (std::uint64_t at = range.begin; at < range.end; at = FreeRegions::EndOf(at)) visit(at, regions_.FreeIn({at, at + 1}));
   }
   // Drops the handles of blocks that have become parts of runs, where magazines are joined.
   void DropOutdated();

@@ -16,22 +16,6 @@ inline StatusOr<std::uint64_t> RecordArena::AllocateIndexExtent(std::uint64_t by
   return offset;
 }
 
-inline bool RecordArena::Overlaps(std::uint32_t handle, Part part) const {
-  const std::uint64_t begin = BeginOf(handle);
-  if (handle == 0 || begin >= part.end || begin + limit_->capacity().bytes / 4 < part.begin) return false;
-  return begin >= part.begin || PartOf(handle).end > part.begin;
-}
-
-inline void RecordArena::AddBytes(std::uint32_t handle, Part part, std::uint64_t* bytes) const {
-  Part block = PartOf(handle);
-  for (block.end = std::min(block.end, part.end); block.bytes() != 0;) {
-    const std::uint64_t unit = (block.begin - part.begin) / RecordLimit::kUnit;
-    const std::uint64_t end = std::min(block.end, part.begin + (unit + 1) * RecordLimit::kUnit);
-    bytes[unit] += end - block.begin;
-    block.begin = end;
-  }
-}
-
 inline Status RecordArena::CheckBlock(std::uint64_t bytes) const {
   const std::uint64_t most = byte_limit() == 0 ? ~std::uint64_t{0} : byte_limit() / 4;
   return bytes > most ? TooLargeError("a record", bytes, most) : absl::OkStatus();
@@ -73,7 +57,7 @@ inline std::uint32_t RecordArena::WriteAhead(WriterState& writer, std::uint64_t,
   if (*error = CheckBlock(bytes); !error->ok()) return 0;
   while (handle == 0) {
     if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0) {
-      handle = static_cast<std::uint32_t>(block.begin >> shift_);
+      handle = NoteLarge(static_cast<std::uint32_t>(block.begin >> shift_), bytes);
     } else if (*error = Grow(bytes); !error->ok()) {
       if (!MayEvict(*error)) return 0;
       gate_.Pass(writer);
@@ -91,18 +75,21 @@ inline std::uint32_t RecordArena::WriteAhead(WriterState& writer, std::uint64_t,
 // it becomes a run.
 [[gnu::noinline]] inline std::uint32_t RecordArena::CarveByEviction(WriterState& writer, unsigned size_class, Status* error) {
   static constexpr unsigned kWanted = 24, kRounds = 8;
-  const std::uint64_t bytes = BytesOf(size_class);
   const std::uint64_t end = arena_->end();
   if (const std::uint64_t total = total_bytes(); total > byte_limit()) limit_->excess_extent().Ask(total - byte_limit());
+  if (!pool_->IsSmall(size_class)) {
+    const std::uint32_t handle = CarveLarge(writer, size_class, error);
+    return handle != 0 ? NoteLarge(handle, BytesOf(size_class)) : 0;
+  }
   std::uint64_t emptied = 0;
   if (pool_->free_bytes() >= end / 16) {
     if (const std::uint32_t handle = TakeFreed(writer, size_class); handle != 0) return *error = absl::OkStatus(), handle;
   }
   for (unsigned round = 0; emptied < 3 * end; ++round) {
     if (round < kRounds && pool_->free_bytes() < end / 16) {
-      if (limit_->Evict(writer, bytes > FreeBlockPool::kSmallMax ? 1 : kWanted) == 0) round = kRounds;
+      if (limit_->Evict(writer, kWanted) == 0) round = kRounds;
     } else {
-      emptied += EvictWindow(writer, bytes, emptied == 0);
+      emptied += EvictNextWindow(writer, emptied == 0);
     }
     if (const std::uint32_t handle = TakeFreed(writer, size_class); handle != 0) {
       if (emptied != 0) pool_->DropOutdated();
@@ -110,19 +97,19 @@ inline std::uint32_t RecordArena::WriteAhead(WriterState& writer, std::uint64_t,
       return handle;
     }
   }
-  *error = absl::ResourceExhaustedError("the records that could be evicted leave no room: the others are in use, or cannot be removed");
+  *error = NoRoomError();
   return 0;
 }
 
 // Evicts the records of the next part of the arena; `chooses`: or of one of the next parts, of that which
 // has most free bytes. Returns its size.
-inline std::uint64_t RecordArena::EvictWindow(WriterState& writer, std::uint64_t bytes, bool chooses) {
+inline std::uint64_t RecordArena::EvictNextWindow(WriterState& writer, bool chooses) {
   static constexpr unsigned kCandidates = 16;
   const std::uint64_t end = arena_->end();
   Part window;
   std::uint64_t most = 0;
   for (unsigned i = 0; i < (chooses ? kCandidates : 1); ++i) {
-    const Part candidate = limit_->NextWindow(bytes, end);
+    const Part candidate = limit_->NextWindow(end);
     const std::uint64_t free = pool_->CountedIn({candidate.begin, std::min(candidate.end, end)});
     if (i == 0 || free > most) window = candidate, most = free;
   }
@@ -185,25 +172,24 @@ inline void RecordArena::ReserveExtents(WriterState& writer) {
   }
 }
 
-// Returns extents to the system, of the last ones of a part of the arena that records and free blocks
-// fill which no thread holds. The part is another one each time. Returns their bytes.
+// Returns extents to the system, the last ones that records and free blocks fill which no thread holds.
+// Returns their bytes.
 inline std::uint64_t RecordArena::ReturnExtents(WriterState& writer, std::uint64_t asked) {
-  const std::uint64_t unit = RecordLimit::kUnit;
-  Part part = limit_->NextWindow(RecordLimit::kSurveyed * unit, arena_->end());
-  part.end = std::min({part.end, arena_->end(), part.begin + RecordLimit::kSurveyed * unit});
-  const auto evictable = limit_->Survey(writer, part);
+  const Part part = limit_->NextReturned(arena_->end());
+  const RecordWindows windows = Survey(writer, part);
   std::uint64_t returned = 0;
-  for (std::uint64_t i = part.bytes() / unit; i-- > 0 && returned < asked;) {
-    const Part extent{part.begin + i * unit, part.begin + (i + 1) * unit};
-    pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
-    if (pool_->FreeIn({extent.begin, extent.end}) + evictable[i] < unit) continue;
-    limit_->EvictPart(writer, extent);
+  for (std::uint64_t end = part.end; end > part.begin && returned < asked; end -= RecordLimit::kUnit) {
+    const Part extent{end - RecordLimit::kUnit, end};
+    const std::optional<Part> window = windows.WindowAt(extent.begin);
+    if (!window) continue;
+    limit_->EvictPart(writer, *window);
     pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
     if (!pool_->TakePart({extent.begin, extent.end})) continue;  // another thread has a block of it now
     holes_.fetch_add(extent.bytes(), std::memory_order_relaxed);
     arena_->Discard(extent.begin, extent.bytes());
     returned += extent.bytes();
   }
+  if (returned < asked) limit_->EndReturned(part);
   return returned;
 }
 

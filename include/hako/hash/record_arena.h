@@ -33,6 +33,7 @@
 #include "hako/hash/record_limit.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/record_view.h"
+#include "hako/hash/record_windows.h"
 #include "hako/storage/arena.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/write_gate.h"
@@ -49,6 +50,7 @@ class RecordArena {
     ChunkRest chunk;
     std::atomic<std::uint64_t> evictions{0};  // where there is a limit
     bool is_counted = false;                  // among the writers of the limit
+    OwnBuckets* own_buckets = nullptr;        // whose other records it may evict
     std::uint64_t failed_searches = 0;        // of the limit, when the thread gave its free blocks back
   };
 
@@ -76,9 +78,7 @@ class RecordArena {
   // The index shares the arena, unless there is a limit: between its extents there would be no room for
   // large records.
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent kind);
-  bool Overlaps(std::uint32_t handle, Part part) const;
   bool BeginsIn(std::uint32_t handle, Part part) const { return part.begin <= BeginOf(handle) && BeginOf(handle) < part.end; }
-  void AddBytes(std::uint32_t handle, Part part, std::uint64_t* bytes) const;
   void ReserveExtents(WriterState& writer);
   std::byte* index_base() const { return index_arena().base(); }
   std::uint64_t index_end() const { return index_arena().end(); }
@@ -352,7 +352,8 @@ class RecordArena {
     if (small) pool_->FreeRun(Rest(std::exchange(writer.chunk, {})));
     for (bool gathered = false;;) {
       if (!small) {
-        if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0) return static_cast<std::uint32_t>(block.begin >> shift_);
+        if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0)
+          return NoteLarge(static_cast<std::uint32_t>(block.begin >> shift_), bytes);
       } else if (writer.chunk = pool_->TakeChunk(bytes, ChunkBytes()); writer.chunk.bytes() != 0) {
         return Carve(writer, size_class);
       }
@@ -375,11 +376,26 @@ class RecordArena {
   // Whether this error of an allocation is that of the limit.
   bool MayEvict(const Status& error) const { return byte_limit() != 0 && absl::IsResourceExhausted(error); }
   std::uint32_t CarveByEviction(WriterState& writer, unsigned size_class, Status* error);
-  std::uint64_t EvictWindow(WriterState& writer, std::uint64_t bytes, bool chooses);
+  std::uint64_t EvictNextWindow(WriterState& writer, bool chooses);
+  std::uint32_t CarveLarge(WriterState& writer, unsigned size_class, Status* error);
+  void ReturnChunk(WriterState& writer);
+  std::uint32_t CarveWindow(WriterState& writer, unsigned size_class);
+  RecordWindows Survey(WriterState& writer, Part section);
+  static constexpr std::uint64_t kMovedOf = 4;  // at most this part of a window is moved out of it
+  std::optional<Part> EmptyWindow(WriterState& writer, std::uint64_t bytes);
+  ChunkRest MakeRoomToMove(WriterState& writer, RecordWindows* windows, const RecordWindows::Window& window, unsigned levels);
+  void EvictWindow(WriterState& writer, Part window, ChunkRest room);
+  std::uint32_t NoteLarge(std::uint32_t handle, std::uint64_t bytes) {
+    if (byte_limit() != 0) limit_->NoteLarge(handle, bytes);
+    return handle;
+  }
   std::uint64_t ReturnExtents(WriterState& writer, std::uint64_t asked);
   std::uint32_t TakeFreed(WriterState& writer, unsigned size_class);
   StatusOr<std::uint64_t> TakeIndexExtent(std::uint64_t bytes, IndexExtent kind);
   Status SetLimit(const Capacity& capacity);
+  static Status NoRoomError() {
+    return absl::ResourceExhaustedError("the records that could be evicted leave no room: the others are in use, or cannot be removed");
+  }
 
   std::unique_ptr<storage::Arena> arena_;
   std::unique_ptr<FreeBlockPool> pool_;
@@ -401,3 +417,4 @@ static_assert(RecordSpace<RecordArena>);
 }  // namespace hako::hash
 
 #include "hako/hash/record_arena-inl.h"
+#include "hako/hash/record_room-inl.h"

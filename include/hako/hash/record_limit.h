@@ -20,8 +20,12 @@
 //      so that a search for one that is free evicts nothing.
 //   4. As many records are evicted as were inserted, at most: an eviction costs a constant time for each
 //      update, on average. One update may evict many, if it needs a block of another size than they had.
+//   5. A block above FreeBlockPool::kSmallMax needs a run of bytes. If there is none, one window of the arena is
+//      emptied (hash/record_room-inl.h). It is as long as the block, or a 64th of the arena. Records of a
+//      quarter of this length more may be evicted, for the used records that are moved out of the window, and
+//      up to eight records in the usual order.
 //
-// Thread-safe, except SetEvictor and Show.
+// Thread-safe, except SetEvictor, SetWriters and Show.
 #pragma once
 
 #include <algorithm>
@@ -30,6 +34,7 @@
 #include <cstdint>
 
 #include "hako/base/capacity.h"
+#include "hako/base/function_ref.h"
 #include "hako/hash/line_uses.h"
 #include "hako/sync/cache_limit.h"
 #include "hako/sync/write_gate.h"
@@ -64,15 +69,35 @@ struct Part {
   std::uint64_t bytes() const { return end - begin; }
 };
 
+// The buckets that a thread has locked to change several records. It may evict the other records in them.
+class OwnBuckets {
+ public:
+  virtual bool Has(std::uint64_t index) const = 0;
+  virtual bool Names(std::uint32_t handle) const = 0;  // as a record that is to be changed
+  virtual void MarkChanged() = 0;
+
+ protected:
+  ~OwnBuckets() = default;
+};
+
 class RecordLimit : public sync::CacheLimit {
  public:
   static constexpr std::uint64_t kUnit = 64 << 10;  // of the memory of arenas
+  // Copies a record to another block: its handle, or 0 if the record is to be evicted.
+  using Mover = FunctionRef<std::uint32_t(std::uint32_t handle)>;
+  using Surveyor = FunctionRef<void(std::uint32_t handle, bool is_used)>;
+  using WriterVisitor = FunctionRef<void(sync::WriterState&)>;
   // Functions of the index; they return how many records they have evicted. The writer is busy.
   struct Evictor {
     void* index = nullptr;
     unsigned (*some)(void* index, sync::WriterState& writer, unsigned wanted) = nullptr;
-    unsigned (*part)(void* index, sync::WriterState& writer, Part part) = nullptr;
-    void (*survey)(void* index, sync::WriterState& writer, Part part, std::uint64_t* bytes) = nullptr;
+    unsigned (*part)(void* index, sync::WriterState& writer, Part part, Mover move) = nullptr;
+    void (*survey)(void* index, sync::WriterState& writer, Part part, Surveyor visit) = nullptr;
+  };
+  // Visits the writers of the database.
+  struct Writers {
+    void* database = nullptr;
+    void (*for_each)(void* database, WriterVisitor visit) = nullptr;
   };
 
   RecordLimit(const Capacity& capacity, const LineUses& uses) : CacheLimit(capacity), uses_(uses) {}
@@ -94,25 +119,66 @@ class RecordLimit : public sync::CacheLimit {
 
   void SetEvictor(const Evictor& evictor) { evictor_ = evictor; }
   unsigned Evict(sync::WriterState& writer, unsigned wanted) const { return evictor_.some(evictor_.index, writer, wanted); }
-  unsigned EvictPart(sync::WriterState& writer, Part part) const { return evictor_.part(evictor_.index, writer, part); }
-  // For each kUnit of the part, the bytes of records that begin in the part and could be evicted now.
-  // REQUIRES: the part has at most kSurveyed units
-  static constexpr std::uint64_t kSurveyed = 64;
-  std::array<std::uint64_t, kSurveyed> Survey(sync::WriterState& writer, Part part) const {
-    std::array<std::uint64_t, kSurveyed> bytes{};
-    evictor_.survey(evictor_.index, writer, part, bytes.data());
-    return bytes;
+  // Evicts the records that begin in the part. Those that were used are moved instead, if `move` can.
+  unsigned EvictPart(sync::WriterState& writer, Part part, Mover move = kMovesNone) const {
+    return evictor_.part(evictor_.index, writer, part, move);
+  }
+  // Visits the records that begin in the part and could be evicted now, with their buckets locked.
+  void Survey(sync::WriterState& writer, Part part, Surveyor visit) const { evictor_.survey(evictor_.index, writer, part, visit); }
+  void SetWriters(const Writers& writers) { writers_ = writers; }
+  void ForEachWriter(WriterVisitor visit) const {
+    if (writers_.for_each != nullptr) writers_.for_each(writers_.database, visit);
   }
 
-  // The next part of the arena to be emptied, of at least `bytes`, and of a 64th of `end`.
-  Part NextWindow(std::uint64_t bytes, std::uint64_t end) {
-    const std::uint64_t size = (std::max(bytes > kUnit / 2 ? bytes + kUnit : 0, end / 64) + kUnit) / kUnit * kUnit;
+  // The next part of the arena to be emptied for small records, a 64th of `end`.
+  Part NextWindow(std::uint64_t end) {
+    const std::uint64_t size = (end / 64 + kUnit) / kUnit * kUnit;
     std::uint64_t begin = window_.fetch_add(size, std::memory_order_relaxed);
     if (begin >= end) {
       begin = kUnit;
       window_.store(begin + size, std::memory_order_relaxed);
     }
     return {begin, begin + size};
+  }
+
+  // The next part of the arena in which to look for a window of `size` bytes, at most `most` bytes. The one
+  // behind it has all windows that are not in it, unless EndSection names where a window has ended.
+  Part NextSection(std::uint64_t size, std::uint64_t most, std::uint64_t end) {
+    const std::uint64_t length = std::min(most, end - kUnit);
+    std::uint64_t begin = std::max(section_.load(std::memory_order_relaxed), kUnit);
+    if (begin + size > end) begin = kUnit;
+    const std::uint64_t last = std::min(begin + length, end);
+    EndSection(last - std::min(size, length) + kUnit);
+    return {last - length, last};
+  }
+  std::uint64_t section_begin() const { return section_.load(std::memory_order_relaxed); }
+  void EndSection(std::uint64_t end) { section_.store(end, std::memory_order_relaxed); }
+  // The part of the arena in which to look for extents to return. It begins at the end, so that what has been
+  // returned does not divide the arena.
+  Part NextReturned(std::uint64_t end) {
+    const std::uint64_t last = returned_.load(std::memory_order_relaxed);
+    if (last > kUnit && last < end) end = last;
+    return {end - std::min(end - kUnit, kSurveyed * kUnit), end};
+  }
+  void EndReturned(Part part) { returned_.store(part.begin, std::memory_order_relaxed); }
+
+  // The large records that were stored last, as far as they have a quarter of the memory. 0 = none
+  static constexpr std::size_t kNewest = 16;
+  void NoteLarge(std::uint32_t handle, std::uint64_t bytes) {
+    const std::uint64_t number = num_large_.fetch_add(1, std::memory_order_relaxed);
+    newest_[number % kNewest].store(std::uint64_t{handle} << 32 | bytes / kLargeUnit, std::memory_order_relaxed);
+  }
+  std::array<std::uint32_t, kNewest> Newest() const {
+    std::array<std::uint32_t, kNewest> newest{};
+    const std::uint64_t end = num_large_.load(std::memory_order_relaxed);
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < kNewest; ++i) {
+      const std::uint64_t word = newest_[(end - 1 - i) % kNewest].load(std::memory_order_relaxed);
+      bytes += (word & 0xffffffff) * kLargeUnit;
+      if (bytes > capacity().bytes / 4) break;
+      newest[i] = static_cast<std::uint32_t>(word >> 32);
+    }
+    return newest;
   }
 
   SpareExtent& overflow_extent() { return overflow_extent_; }
@@ -134,9 +200,17 @@ class RecordLimit : public sync::CacheLimit {
   }
 
  private:
+  static constexpr std::uint64_t kSurveyed = 64;  // units
+  static constexpr std::uint64_t kLargeUnit = 64;
+  static std::uint32_t EvictsAll(std::uint32_t) { return 0; }
+  static inline const Mover kMovesNone{EvictsAll};
+
   const LineUses uses_;
   Evictor evictor_;
-  std::atomic<std::uint64_t> window_{0}, pause_{0}, failed_searches_{0};
+  Writers writers_;
+  std::atomic<std::uint64_t> window_{0}, section_{0}, returned_{0}, pause_{0}, failed_searches_{0};
+  std::atomic<std::uint64_t> num_large_{0};
+  std::array<std::atomic<std::uint64_t>, kNewest> newest_{};
   SpareExtent overflow_extent_, home_extent_, excess_extent_;
 };
 

@@ -85,13 +85,10 @@ concept LimitedRecordSpace = RecordSpace<S> && requires(S& s, typename S::Writer
   { s.limit() } -> std::same_as<RecordLimit*>;  // nullptr = none
   { writer.evictions } -> std::same_as<std::atomic<std::uint64_t>&>;
   { writer.is_counted } -> std::same_as<bool&>;
+  { writer.own_buckets } -> std::same_as<OwnBuckets*&>;
   // An error if a record of these sizes is too large for the limit.
   { s.CheckSize(part.begin, part.end) } -> std::same_as<Status>;
-  // Whether the block lies in the part, wholly or not.
-  { s.Overlaps(handle, part) } -> std::same_as<bool>;
   { s.BeginsIn(handle, part) } -> std::same_as<bool>;
-  // Adds the bytes of the block in each RecordLimit::kUnit of the part, in which it begins.
-  { s.AddBytes(handle, part, &part.begin) } -> std::same_as<void>;
   // Frees memory for extents that the index will need. The buckets of the update are locked.
   { s.ReserveExtents(writer) } -> std::same_as<void>;
 };

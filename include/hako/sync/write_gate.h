@@ -114,6 +114,33 @@ class WriteGate {
     return body();
   }
 
+  // For a writer that wants the state of other writers: closes the gate, calls visit(WriterState&) for those that
+  // are idle, then body(). It waits `patience` pauses for each of the others, not longer, as they may wait for
+  // the caller. Only calls body() if another thread closes the gate.
+  template <class ForEach, class F, class Body>
+  void RunBesideBusy(const WriterState& mine, unsigned patience, ForEach&& for_each, F&& visit,
+                     Body&& body) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (!mutex_.TryLock()) return body();
+    struct Opener {
+      WriteGate& gate;
+      ~Opener() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        gate.state_.fetch_and(~kClosed, std::memory_order_release);
+        gate.mutex_.Unlock();
+      }
+    } opener{*this};
+    state_.fetch_or(kClosed, std::memory_order_seq_cst);
+    for_each([&](WriterState& writer) {
+      if (&writer == &mine) return;
+      Backoff backoff;
+      while (writer.busy.load(std::memory_order_seq_cst)) {
+        if (backoff.count() >= patience) return;
+        backoff.Pause();
+      }
+      visit(writer);
+    });
+    body();
+  }
+
  private:
   friend class KeyHold;
   friend class NoHolds;
