@@ -316,7 +316,7 @@ void CheckLargeValuesBesideBusyThreads() {
       for (std::uint64_t seed = static_cast<std::uint64_t>(thread); !ends.load(); seed += 4) FillWithManySizes(*db, seed, 100'000);
       return;
     }
-    for (std::uint64_t i = 0; i < 100 / kSlowdown; ++i) {
+    for (std::uint64_t i = 0; i < 50 / kSlowdown; ++i) {
       const std::string key = "large" + std::to_string(i), value(kCapacity / 8 + i, 'v');
       if (!db->Set(key, value).ok()) wrong.fetch_add(1);
     }
