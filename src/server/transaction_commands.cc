@@ -1,5 +1,5 @@
 // MULTI, EXEC and WATCH. EXEC runs its commands while no other thread runs one. Their updates are kept in
-// memory and then written as one WriteBatch: after a crash all of them are there, or none.
+// memory and then written as one WriteBatch: after a crash all of them are present, or none.
 #include <new>
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
 // TurnGate: lets one thread run a command while no other thread runs one.
 //
 // Each loop thread holds its own lock while it runs commands; other threads take that lock only in RunAlone.
-// RunAlone releases the lock of its own thread and then takes those of all threads in ascending order. So it
+// RunAlone releases the lock of the calling thread and then takes those of all threads in ascending order. So it
 // waits for running commands, never for a client.
 //
 // Threads: only thread i calls Enter(i), Leave(i) and RunAlone(i, ...).

@@ -282,7 +282,7 @@ void FillWithManySizes(D& db, std::uint64_t seed, std::uint64_t bytes) {
   }
 }
 
-// A value of almost a quarter of the limit, in a database that so many threads have filled.
+// A value of almost a quarter of the limit, in a database that this many threads have filled.
 template <class D, class Options>
 void CheckLargestValue(std::uint64_t seed, int num_threads) {
   constexpr std::uint64_t kCapacity = 16 * kMiB;
@@ -327,7 +327,7 @@ void CheckLargeValuesBesideBusyThreads() {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-// Large values, and small records that were used, are there after a large Set beside them.
+// Large values, and small records that were used, still exist after a large Set beside them.
 template <class D, class Options>
 void CheckUsedRecordsBesideALargeSet() {
   constexpr std::uint64_t kCapacity = 16 * kMiB;

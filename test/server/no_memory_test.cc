@@ -121,7 +121,7 @@ class Writer {
 
  private:
   std::unique_ptr<RespClient> Connect() const { return std::make_unique<RespClient>(server_.port()); }
-  // The new values are there if the reply is a success, and may be there if it is none.
+  // The new values are stored if the reply is a success, and may be stored if there is no reply.
   void Change(const RespClient::Words& words, const std::map<std::string, std::string>& changes) {
     const std::string reply = client_->Run(words);
     const bool is_done = !reply.empty() && reply[0] != '-' && (words[0] != "exec" || reply == "*2\r\n+OK\r\n+OK\r\n");

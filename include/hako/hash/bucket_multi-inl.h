@@ -46,8 +46,8 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::MakeRoom() {
   return absl::OkStatus();
 }
 
-// What the writer may evict while it writes its new records: the records of all its buckets that it does not
-// change.
+// The records that the writer may evict while it writes its new ones: those in its locked buckets that it does
+// not change.
 template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiGuard<ActionT>::Evictable final : public OwnBuckets {

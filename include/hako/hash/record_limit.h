@@ -153,8 +153,8 @@ class RecordLimit : public sync::CacheLimit {
   }
   std::uint64_t section_begin() const { return section_.load(std::memory_order_relaxed); }
   void EndSection(std::uint64_t end) { section_.store(end, std::memory_order_relaxed); }
-  // The part of the arena in which to look for extents to return. It begins at the end, so that what has been
-  // returned does not divide the arena.
+  // The part of the arena in which to look for extents to return. The first one is at the end, so that returned
+  // extents do not divide the arena.
   Part NextReturned(std::uint64_t end) {
     const std::uint64_t last = returned_.load(std::memory_order_relaxed);
     if (last > kUnit && last < end) end = last;

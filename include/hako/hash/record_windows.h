@@ -18,9 +18,9 @@ namespace hako::hash {
 class RecordWindows {
  public:
   static constexpr std::uint64_t kUnit = RecordLimit::kUnit;
-  // What a byte of a record counts.
+  // The cost of losing one byte of a record.
   static constexpr std::uint64_t kCold = 1, kUsed = 2, kUsedLarge = 4, kNewest = 8, kLost = 8;
-  // A run that can become free, and what it takes.
+  // A run that can become free, and its records.
   struct Window {
     Part run;                        // whole units, which become free
     std::uint64_t first_record = 0;  // where the first record in it begins
@@ -58,7 +58,7 @@ class RecordWindows {
     return is_excluded;
   }
 
-  // The window of at least so many bytes that costs least; of several, the first one from `start` on.
+  // The cheapest window of at least this many bytes; of several, the first one from `start` on.
   // Records that should be moved are lost beyond `most_moved` bytes.
   std::optional<Window> Choose(std::uint64_t bytes, std::uint64_t start, std::uint64_t most_moved) const {
     const std::size_t width = (bytes + kUnit - 1) / kUnit, end = units_.size() - 1;
@@ -97,7 +97,7 @@ class RecordWindows {
     std::uint64_t moved = 0;
     bool is_excluded = false;
     std::uint64_t cost = 0;
-    // Of the record across the beginning of the unit: bytes before it, and what they and the others cost.
+    // Of the record across the beginning of the unit: its bytes before that, their cost, and the cost of the rest.
     std::uint64_t before = 0, cost_before = 0, cost_behind = 0;
   };
   static bool IsAvailable(const Unit& unit) { return unit.available >= kUnit && !unit.is_excluded; }

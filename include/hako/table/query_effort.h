@@ -1,9 +1,9 @@
 // QueryEffort: bounds how much the runs of a query read, and stops them.
 //
-// A unit is an entry of an index, a row, 256 bytes of one, or 4,096 steps of a regular expression, which
-// take some microseconds; planning takes units, too. The run that
-// needs more units than are left, or that sees *stop, ends with Cancelled; it has changed nothing then.
-// What it has shown until then are rows of the query, but not all of them.
+// A unit is an entry of an index, a row, 256 bytes of a row, or 4,096 steps of a regular expression, which
+// take some microseconds. Planning takes units, too. A run that needs more units than are left, or that
+// sees *stop, ends with Cancelled and has changed nothing. The rows that it has shown are rows of the query,
+// but not all of them.
 //
 // Threads: one, except *stop.
 #pragma once
