@@ -2,7 +2,6 @@
 #include "server/dispatcher.h"
 
 #include <algorithm>
-#include <atomic>
 #include <string>
 #include <utility>
 
@@ -33,14 +32,9 @@ bool IsHttp(std::string_view word) { return EqualsIgnoringCase(word, "post") || 
 
 // Closes the connection, as Redis does; at most one line of the log a minute.
 void RefuseHttp(Client& client) {
-  static constexpr std::uint64_t kMinute = 60'000;
-  static std::atomic<std::uint64_t> logged_at{0};
+  static LogPace pace(60'000);
   client.closes = true;
-  const std::uint64_t now = SteadyMilliseconds();
-  std::uint64_t last = logged_at.load();
-  if (last != 0 && now - last < kMinute) return;
-  if (logged_at.compare_exchange_strong(last, now))
-    LogWarning("a client sent HTTP, perhaps from a web page that attacks this server", {{"client", client.address}});
+  if (pace.Passes()) LogWarning("a client sent HTTP, perhaps from a web page that attacks this server", {{"client", client.address}});
 }
 
 // Whether a word is a password or belongs to one, which the log does not show.
@@ -88,10 +82,8 @@ namespace {
 void LogIfSerious(const Status& status) {
   const bool is_serious =
       absl::IsDataLoss(status) || absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || absl::IsInternal(status);
-  static std::atomic<std::uint64_t> next_at{0};
-  const std::uint64_t now = SteadyMilliseconds();
-  std::uint64_t next = next_at.load(std::memory_order_relaxed);
-  if (is_serious && now >= next && next_at.compare_exchange_strong(next, now + 1000)) LogError("a command failed", status);
+  static LogPace pace(1'000);
+  if (is_serious && pace.Passes()) LogError("a command failed", status);
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // Definitions of server/metrics_server.h.
 #include "server/metrics_server.h"
 
-#include <netinet/in.h>
-
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/command.h"
 #include "server/metrics.h"
+#include "server/open_options.h"
 #include "server/server_log.h"
 
 namespace hako::server {
@@ -145,26 +144,21 @@ class MetricsServer::Connection {
 };
 
 Status MetricsServer::Listen(const std::string& address, int port) {
-  sockaddr_storage place{};
-  if (uv_ip4_addr(address.c_str(), port, reinterpret_cast<sockaddr_in*>(&place)) != 0 &&
-      uv_ip6_addr(address.c_str(), port, reinterpret_cast<sockaddr_in6*>(&place)) != 0)
-    return absl::InvalidArgumentError(absl::StrCat("metrics-bind: ", address, " is no IP address"));
+  HAKO_ASSIGN_OR_RETURN(SocketAddress place, ParseAddress("metrics-bind", address, static_cast<std::uint16_t>(port)));
   uv_tcp_init(loop_, &socket_);
   socket_.data = this;
   is_listening_ = true;
-  int failed = uv_tcp_bind(&socket_, reinterpret_cast<const sockaddr*>(&place), 0);
+  int failed = uv_tcp_bind(&socket_, &place.any, 0);
   if (failed == 0) {
     failed = uv_listen(reinterpret_cast<uv_stream_t*>(&socket_), 64, [](uv_stream_t* stream, int status) {
       if (status == 0) static_cast<MetricsServer*>(stream->data)->Accept();
     });
   }
   if (failed != 0) return absl::ErrnoToStatus(-failed, absl::StrCat("metrics on ", address, " port ", port));
-  int size = sizeof(place);
-  uv_tcp_getsockname(&socket_, reinterpret_cast<sockaddr*>(&place), &size);
-  const int real = ntohs(place.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(place).sin_port
-                                                    : reinterpret_cast<const sockaddr_in6&>(place).sin6_port);
-  const bool is_v6 = place.ss_family == AF_INET6;
-  LogInfo(absl::StrCat("metrics on http://", is_v6 ? "[" : "", address, is_v6 ? "]:" : ":", real, "/metrics"));
+  int size = static_cast<int>(place.size());
+  uv_tcp_getsockname(&socket_, &place.any, &size);
+  const int real = ntohs(place.is_v4 ? place.v4.sin_port : place.v6.sin6_port);
+  LogInfo(absl::StrCat("metrics on http://", place.is_v4 ? "" : "[", address, place.is_v4 ? ":" : "]:", real, "/metrics"));
   return absl::OkStatus();
 }
 

@@ -31,15 +31,13 @@ Status LimitMemory(const Settings& settings, AnyOptions* options) {
 StatusOr<AnyOptions> DatabaseOptions(const Settings& settings) {
   HAKO_ASSIGN_OR_RETURN(AnyOptions options, ParseAnyOptions(settings.database.empty() ? "?dbm=tiny" : settings.database));
   if (options.path.ends_with(".hktb")) return absl::InvalidArgumentError(absl::StrCat("db: ", options.path, " is a table; use --table"));
-  if (options.ResolvedKind().empty())
-    return absl::InvalidArgumentError(
-        absl::StrCat("db: ", options.path, " has an unknown suffix; use .hkh (hash), .hkt (tree), .hka (array) or .hks (tiny)"));
   std::error_code ignored;
   const bool exists = !options.path.empty() && std::filesystem::exists(options.path, ignored);
   if (!exists && options.ResolvedKind() != AnyOptions::kArray) options.expiry = true;  // a new one keeps times
   options.clock = [] { return WallClock() / 1000; };                                   // to the millisecond: PTTL shows it
   options.keep_log = settings.fsync == Fsync::kAlways;                                 // a group commit is one sync of the log
   HAKO_RETURN_IF_ERROR(LimitMemory(settings, &options));
+  HAKO_RETURN_IF_ERROR(options.Check());
   return options;
 }
 

@@ -7,6 +7,8 @@
 // Without memory a line is lost. Thread-safe.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -14,6 +16,7 @@
 #include <utility>
 
 #include "hako/base/status.h"
+#include "hako/base/wall_clock.h"
 
 namespace hako::server {
 
@@ -34,6 +37,21 @@ void LogDebug(std::string_view message, LogFields fields = {});
 void LogInfo(std::string_view message, LogFields fields = {});
 void LogWarning(std::string_view message, LogFields fields = {});
 void LogError(std::string_view message, const Status& status);
+
+// Lets one event an interval pass, such as one that a client can cause at will. Thread-safe.
+class LogPace {
+ public:
+  explicit constexpr LogPace(std::uint64_t milliseconds) : interval_(milliseconds) {}
+  bool Passes() {
+    const std::uint64_t now = SteadyMilliseconds();
+    std::uint64_t next = next_at_.load(std::memory_order_relaxed);
+    return now >= next && next_at_.compare_exchange_strong(next, now + interval_);
+  }
+
+ private:
+  const std::uint64_t interval_;
+  std::atomic<std::uint64_t> next_at_{0};
+};
 
 // The text of a line behind its time and level.
 std::string LogText(std::string_view message, LogFields fields);

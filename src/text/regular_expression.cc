@@ -1,4 +1,4 @@
-// The search: see the head of the header. The parser is in regular_expression_compiler.cc.
+// The search, as the header describes it. The states are made by regular_expression_parser.cc and _compiler.cc.
 #include "hako/text/regular_expression.h"
 
 #include <utility>

@@ -28,9 +28,6 @@ class RegularExpressionCompiler {
   using Number = RegularExpression::Number;
   using Type = RegularExpressionTree::Node::Type;
 
-  static Kind KindOf(RegularExpressionTree::Kind kind) {  // these follow each other in both
-    return static_cast<Kind>(static_cast<int>(kind) + static_cast<int>(Kind::kByte));
-  }
   Number New(Kind kind, Number next, std::uint32_t other) {
     if (regex_.states_.size() == RegularExpression::kStatesMax) return is_too_large_ = true, Number{0};
     regex_.states_.push_back({kind, next, other});
@@ -56,9 +53,9 @@ class RegularExpressionCompiler {
       case Type::kState:
         break;
     }
-    if (node.children.empty()) return New(KindOf(node.kind), next, node.set);
+    if (node.children.empty()) return New(node.kind, next, node.set);
     const Number body = Emit(node.children[0], RegularExpression::kAheadMatch);
-    return New(KindOf(node.kind), next, body);
+    return New(node.kind, next, body);
   }
   Number EmitRepeat(const RegularExpressionTree::Node& node, Number next) {
     const std::size_t child = node.children[0];

@@ -93,6 +93,8 @@ struct AnyOptions {
 
   // Returns `kind`, or for kAuto the kind that the suffix of `path` names; empty if it names none.
   std::string_view ResolvedKind() const;
+  // OK, or InvalidArgument if AnyDBM::Open refuses this kind, or options that it does not have. Looks at no file.
+  Status Check() const;
 };
 
 // Returns the options of a TreeDBM among `options`, which must outlive its Open.

@@ -50,6 +50,7 @@ class RegularExpression {
 
  private:
   friend class RegularExpressionCompiler;
+  friend struct RegularExpressionTree;
   class Searcher;
   using Bytes = std::bitset<256>;
   using Number = std::uint16_t;  // of a state

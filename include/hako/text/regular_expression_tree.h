@@ -1,4 +1,4 @@
-// The tree of a regular expression: what the parser makes of a pattern, and the compiler makes states of.
+// The tree of a regular expression: made by the parser from a pattern, and compiled to states.
 #pragma once
 
 #include <bitset>
@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 #include <vector>
+
+#include "hako/text/regular_expression.h"
 
 namespace hako::text {
 
@@ -17,19 +19,18 @@ struct RegularExpressionTree {
   static constexpr const char* kTooLarge = "is too large";
 
   using Bytes = std::bitset<256>;
-  // A node that matches nothing or one byte; of a look-ahead the child is its body.
-  enum class Kind : std::uint8_t { kByte, kBegin, kEnd, kBorder, kNoBorder, kAhead, kNotAhead };
+  using Kind = RegularExpression::Kind;
   struct Node {
     enum class Type : std::uint8_t { kSequence, kAlternatives, kRepeat, kState };
     Type type;
-    Kind kind = Kind::kByte;            // kState
+    Kind kind = Kind::kByte;            // kState: neither kAccept nor kSplit; the child of a look-ahead is its body
     std::uint32_t set = 0;              // kByte: its bytes
     std::uint32_t least = 0, most = 0;  // kRepeat
     std::vector<std::size_t> children = {};
     std::size_t height = 1;
   };
 
-  // Replaces the tree by that of the pattern. Returns what is wrong with the pattern, or nullptr.
+  // Replaces the tree by that of the pattern. Returns the fault of the pattern, or nullptr.
   const char* Parse(std::string_view pattern);
 
   std::vector<Node> nodes;
