@@ -31,9 +31,10 @@
 // blocks in use everywhere.
 //
 // A record above 4 KiB needs contiguous memory. If there is none, one part of the memory is emptied,
-// of the record's size or of a 64th of the limit: the part whose records were used least. Of its small
-// records those that were used are moved elsewhere, up to a quarter of the part. The large values that
-// were set last, up to a quarter of the limit, are spared where possible.
+// of the record's size, at least of a 64th of the limit or of 512 KiB: the part whose records were used
+// least. Of its small records those that were used are moved elsewhere, up to a quarter of the part. The
+// large values that were set last, up to a quarter of the limit, are spared where possible. Writers wait
+// meanwhile: 10 to 20 ms with records of 100 bytes, and longer the larger the new record is.
 //
 // With n threads there are at most 8 n records more below capacity_records than the hundredth that may
 // be free. An insertion does not evict the record that it inserts; one that many threads make at the

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "hako/hash/bucket_index.h"
 #include "hako/hash/record_limit.h"
@@ -191,17 +192,10 @@ template <class Space>
 void BucketIndex<Space>::Survey([[maybe_unused]] WriterState& writer, [[maybe_unused]] Part part,
                                 [[maybe_unused]] RecordLimit::Surveyor visit) {
   if constexpr (LimitedRecordSpace<Space>) {
-    const LineUses& uses = space_.limit()->uses();
-    for (std::uint64_t index = 0; index < num_lines(); ++index) {
-      if (!HasAnyIn(index, part)) continue;
-      const EvictionLock lock(*this, writer, index);
-      if (!lock.IsLocked()) continue;
-      ForEachEntryIn(index, part, [&](Line& line, unsigned i, std::uint32_t handle) {
-        if (lock.Spares(handle)) return;
-        const StatusOr<RecordView> record = space_.View(writer, handle);
-        if (record.ok() && IsEvictable(*record)) visit(handle, ((uses.Used(line) | uses.Kept(line)) >> i & 1) != 0);
-      });
-    }
+    ForEachRecordIn(writer, part, [&](EvictionLock&, Line& line, unsigned i, std::uint32_t handle) {
+      const StatusOr<RecordView> record = space_.View(writer, handle);
+      if (record.ok() && IsEvictable(*record)) visit(handle, IsUsed(line, i));
+    });
   }
 }
 
@@ -211,45 +205,62 @@ unsigned BucketIndex<Space>::EvictPart([[maybe_unused]] WriterState& writer, [[m
                                        [[maybe_unused]] RecordLimit::Mover move) {
   unsigned evicted = 0;
   if constexpr (LimitedRecordSpace<Space>) {
-    const LineUses& uses = space_.limit()->uses();
-    for (std::uint64_t index = 0; index < num_lines(); ++index) {
-      if (!HasAnyIn(index, part)) continue;
-      EvictionLock lock(*this, writer, index);
-      if (!lock.IsLocked()) continue;
-      ForEachEntryIn(index, part, [&](Line& line, unsigned i, std::uint32_t handle) {
-        if (lock.Spares(handle)) return;
-        const bool is_used = ((uses.Used(line) | uses.Kept(line)) >> i & 1) != 0;
-        if (is_used && MoveRecord(writer, line, i, move)) {
-          lock.changed = true;
-        } else if (EvictEntry(writer, line, i)) {
-          lock.changed = true;
-          ++evicted;
-        }
-      });
-    }
+    ForEachRecordIn(writer, part, [&](EvictionLock& lock, Line& line, unsigned i, std::uint32_t) {
+      if (IsUsed(line, i) && MoveRecord(writer, line, i, move)) {
+        lock.changed = true;
+      } else if (EvictEntry(writer, line, i)) {
+        lock.changed = true;
+        ++evicted;
+      }
+    });
   }
   return evicted;
 }
 
-// Calls visit(line, i, handle) for each entry of a bucket whose record begins in the part.
+// Calls visit(lock, line, i, handle) for each record that begins in the part, unless its bucket cannot be
+// locked.
 template <class Space>
 template <class F>
-void BucketIndex<Space>::ForEachEntryIn(std::uint64_t index, Part part, F&& visit) const {
+void BucketIndex<Space>::ForEachRecordIn([[maybe_unused]] WriterState& writer, [[maybe_unused]] Part part, [[maybe_unused]] F&& visit) {
   if constexpr (LimitedRecordSpace<Space>) {
-    ForEachLine(lines_.Home(index), [&](Line& line, std::uint32_t entries) {
-      for (; entries != 0; entries &= entries - 1) {
-        const auto i = static_cast<unsigned>(std::countr_zero(entries));
-        if (const std::uint32_t handle = LoadSlot(line, i); space_.BeginsIn(handle, part)) visit(line, i, handle);
-      }
-    });
+    const auto visit_named = [&](std::uint32_t handle, std::uint64_t hash) {
+      const std::uint64_t index = shape().IndexOf(hash);
+      EvictionLock lock(*this, writer, index);
+      const Place place = Locate(hash, shape());
+      if (!lock.IsLocked() || place.index != index) return false;
+      const auto [line, i] = EntryOf(lines_.Home(index), place.TagOf(hash), handle);
+      if (line != nullptr && !lock.Spares(handle)) visit(lock, *line, i, handle);
+      return line != nullptr;
+    };
+    space_.ForEachBlockIn(
+        part, [this](std::uint64_t hash) { PrefetchHome(hash); }, visit_named);
   }
 }
 
+// The entry of a locked chain that has this tag and handle: its line, or nullptr, and its number in it.
 template <class Space>
-bool BucketIndex<Space>::HasAnyIn(std::uint64_t index, Part part) const {
-  bool has_any = false;
-  ForEachEntryIn(index, part, [&](Line&, unsigned, std::uint32_t) { has_any = true; });
-  return has_any;
+std::pair<format::BucketLine*, unsigned> BucketIndex<Space>::EntryOf(Line& home, std::uint16_t tag, std::uint32_t handle) const {
+  Line* line = &home;
+  for (unsigned hops = 0; line != nullptr && hops <= kMaxHops; ++hops) {
+    const std::uint32_t header = Header(*line);
+    for (std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0; mask &= mask - 1) {
+      const auto i = static_cast<unsigned>(std::countr_zero(mask));
+      if (LoadSlot(*line, i) == handle) return {line, i};
+    }
+    line = HasLink(header) ? lines_.Overflow(LoadSlot(*line, format::kLinkEntry)) : nullptr;
+  }
+  return {nullptr, 0};
+}
+
+// Whether a record was used since the hand was there, or proved itself before.
+template <class Space>
+bool BucketIndex<Space>::IsUsed([[maybe_unused]] const Line& line, [[maybe_unused]] unsigned i) const {
+  bool is_used = false;
+  if constexpr (LimitedRecordSpace<Space>) {
+    const LineUses& uses = space_.limit()->uses();
+    is_used = ((uses.Used(line) | uses.Kept(line)) >> i & 1) != 0;
+  }
+  return is_used;
 }
 
 // Moves the record of an entry whose bucket is locked. False if another writer holds its key, or if it is not

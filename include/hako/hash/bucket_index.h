@@ -364,8 +364,9 @@ class BucketIndex {
   unsigned EvictPart(WriterState& writer, Part part, RecordLimit::Mover move);
   void Survey(WriterState& writer, Part part, RecordLimit::Surveyor visit);
   template <class F>
-  void ForEachEntryIn(std::uint64_t index, Part part, F&& visit) const;
-  bool HasAnyIn(std::uint64_t index, Part part) const;
+  void ForEachRecordIn(WriterState& writer, Part part, F&& visit);
+  std::pair<Line*, unsigned> EntryOf(Line& home, std::uint16_t tag, std::uint32_t handle) const;
+  bool IsUsed(const Line& line, unsigned i) const;
   bool MoveRecord(WriterState& writer, Line& line, unsigned i, RecordLimit::Mover move);
   [[gnu::noinline]] bool EvictOfChain(WriterState& writer, Line& home);
   bool IsEvictable(const RecordView& record);

@@ -5,7 +5,8 @@
 
 namespace hako::hash {
 
-inline void FreeBlockPool::FreeGap(Cache& cache, Run run) {
+template <class F>
+void FreeBlockPool::FreeGap(Cache& cache, Run run, F&& visit) {
   if (run.bytes() >= kRunMin) {
     FreeRun(run);
     return;
@@ -15,7 +16,9 @@ inline void FreeBlockPool::FreeGap(Cache& cache, Run run) {
     const std::uint64_t most = std::min(run.end, FreeRegions::EndOf(run.begin)) - run.begin;
     unsigned size_class = std::min(format::SizeClassOf(most >> shift_), last_small_);
     while (BytesOf(size_class) > most) --size_class;
-    Push(cache, size_class, static_cast<std::uint32_t>(run.begin >> shift_));
+    const auto handle = static_cast<std::uint32_t>(run.begin >> shift_);
+    visit(handle, BytesOf(size_class));
+    Push(cache, size_class, handle);
     run.begin += BytesOf(size_class);
   }
 }

@@ -135,8 +135,13 @@ class FreeBlockPool {
     sync::MutexLock lock(mutex_);
     return regions_.HasRoomForRun();
   }
-  // Frees bytes between blocks in use: as a run or, if they are few, as small blocks.
-  void FreeGap(Cache& cache, Run run);
+  // Frees bytes between blocks in use: as a run or, if they are few, as small blocks, after
+  // visit(handle, bytes) for each of these.
+  struct Ignore {
+    void operator()(std::uint32_t, std::uint64_t) const {}
+  };
+  template <class F = Ignore>
+  void FreeGap(Cache& cache, Run run, F&& visit = {});
   // Frees a block of any size. If it was not small, returns the run that it is then part of.
   HAKO_INLINE Run FreeBlock(Cache& cache, unsigned size_class, std::uint32_t handle) {
     if (IsSmall(size_class)) [[likely]] {
@@ -165,6 +170,11 @@ class FreeBlockPool {
     if (found.begin != run.begin || found.end != run.end) return false;
     regions_.Take(run);
     return true;
+  }
+  // The run that has the byte; an empty one if there is none.
+  Run RunAround(std::uint64_t place) const {
+    sync::MutexLock lock(mutex_);
+    return regions_.Around(place);
   }
   // Takes the range if all of it is free, in one run.
   bool TakePart(Run range);

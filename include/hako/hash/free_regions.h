@@ -75,9 +75,11 @@ class FreeRegions {
   // The first run of at least `bytes`; an empty one if there is none.
   Run Find(std::uint64_t bytes) const { return runs_.Find(bytes); }
   // Whether the range is part of a run.
-  bool IsFree(Run range) const {
-    const Run run = runs_.Around(range.begin);
-    return run.begin <= range.begin && range.end <= run.end;
+  bool IsFree(Run range) const { return range.end <= Around(range.begin).end; }
+  // The run that has the byte, or an empty one.
+  Run Around(std::uint64_t place) const {
+    const Run run = runs_.Around(place);
+    return place < run.end ? run : Run{};
   }
   // The run that begins at `place`, or an empty one.
   Run At(std::uint64_t place) const { return runs_.At(place); }

@@ -28,6 +28,7 @@ inline Status RecordArena::SetLimit(const Capacity& capacity) {
   HAKO_ASSIGN_OR_RETURN(uses_, storage::ReservedMemory::Reserve(LineUses::Bytes(index_arena_->max_bytes()) + 4096));
   limit_ = std::make_unique<RecordLimit>(capacity, LineUses(index_arena_->base(), uses_.base()));
   if (capacity.bytes == 0) return absl::OkStatus();
+  HAKO_ASSIGN_OR_RETURN(large_blocks_, LargeBlocks::Create(arena_->max_bytes()));
   pool_->SetMagazineBytes(RecordLimit::MagazineBytes(capacity.bytes));
   return absl::OkStatus();
 }
@@ -130,7 +131,7 @@ inline std::uint32_t RecordArena::TakeFreed(WriterState& writer, unsigned size_c
   if (writer.chunk = pool_->TakeChunk(bytes, ChunkBytes()); writer.chunk.bytes() != 0) return Carve(writer, size_class);
   Run block = pool_->TakeSmallBlock(FreeBlockPool::kFree, size_class);
   if (block.bytes() == 0) return 0;
-  pool_->FreeGap(writer.free, {block.begin + bytes, block.end});
+  FreeGap(writer, {block.begin + bytes, block.end});
   return static_cast<std::uint32_t>(block.begin >> shift_);
 }
 
@@ -157,8 +158,7 @@ inline StatusOr<std::uint64_t> RecordArena::TakeIndexExtent(std::uint64_t bytes,
 inline void RecordArena::ReserveExtents(WriterState& writer) {
   if (writer.failed_searches != limit_->failed_searches()) {
     writer.failed_searches = limit_->failed_searches();
-    pool_->FreeGap(writer.free, Rest(std::exchange(writer.chunk, {})));
-    pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+    ReturnChunk(writer);
   }
   if (limit_->SearchPauses()) return;
   for (SpareExtent* spare : {&limit_->overflow_extent(), &limit_->excess_extent(), &limit_->home_extent()}) {
@@ -176,7 +176,7 @@ inline void RecordArena::ReserveExtents(WriterState& writer) {
 // Returns their bytes.
 inline std::uint64_t RecordArena::ReturnExtents(WriterState& writer, std::uint64_t asked) {
   const Part part = limit_->NextReturned(arena_->end());
-  const RecordWindows windows = Survey(writer, part);
+  const RecordWindows windows = Survey(writer, part, part);
   std::uint64_t returned = 0;
   for (std::uint64_t end = part.end; end > part.begin && returned < asked; end -= RecordLimit::kUnit) {
     const Part extent{end - RecordLimit::kUnit, end};
@@ -186,6 +186,7 @@ inline std::uint64_t RecordArena::ReturnExtents(WriterState& writer, std::uint64
     pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
     if (!pool_->TakePart({extent.begin, extent.end})) continue;  // another thread has a block of it now
     holes_.fetch_add(extent.bytes(), std::memory_order_relaxed);
+    large_blocks_.AddHole(extent);
     arena_->Discard(extent.begin, extent.bytes());
     returned += extent.bytes();
   }

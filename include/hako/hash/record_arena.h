@@ -30,6 +30,7 @@
 #include "hako/format/size_class.h"
 #include "hako/hash/chunk.h"
 #include "hako/hash/free_block_pool.h"
+#include "hako/hash/large_blocks.h"
 #include "hako/hash/record_limit.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/record_view.h"
@@ -78,8 +79,13 @@ class RecordArena {
   // The index shares the arena, unless there is a limit: between its extents there would be no room for
   // large records.
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent kind);
-  bool BeginsIn(std::uint32_t handle, Part part) const { return part.begin <= BeginOf(handle) && BeginOf(handle) < part.end; }
+  // Where there is a limit: visit(handle, hash) for the blocks that begin in the part, in use or free. It returns
+  // whether the index names the block. prefetch(hash) comes a little earlier.
+  template <class P, class F>
+  void ForEachBlockIn(Part part, P&& prefetch, F&& visit) const;
   void ReserveExtents(WriterState& writer);
+  // Frees the rest of the thread's chunk and its free blocks. REQUIRES: the thread is kept out
+  void ReturnChunk(WriterState& writer);
   std::byte* index_base() const { return index_arena().base(); }
   std::uint64_t index_end() const { return index_arena().end(); }
   void StoreLineCount(std::uint64_t) {}
@@ -203,7 +209,7 @@ class RecordArena {
   void Revive(std::uint32_t) {}
 
   void Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
-    pool_->FreeBlock(writer.free, ClassOf(lengths.key_size, lengths.value_size), handle);
+    FreeBlock(writer, ClassOf(lengths.key_size, lengths.value_size), handle);
   }
   void ReleaseFreed(WriterState&) {}
   void Retire(WriterState& writer, std::uint32_t handle) { Retire(writer, handle, ReadLengths(At(handle))); }
@@ -231,7 +237,7 @@ class RecordArena {
     return handle;
   }
   void GiveBack(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
-    pool_->FreeBlock(writer.free, ClassOf(key_size, value_size), handle);
+    FreeBlock(writer, ClassOf(key_size, value_size), handle);
   }
   HAKO_INLINE bool OverwriteShort(std::uint32_t handle, std::uint64_t head, std::string_view value) {
     const std::uint64_t key_size = KeySizeOf(head);
@@ -377,17 +383,35 @@ class RecordArena {
   bool MayEvict(const Status& error) const { return byte_limit() != 0 && absl::IsResourceExhausted(error); }
   std::uint32_t CarveByEviction(WriterState& writer, unsigned size_class, Status* error);
   std::uint64_t EvictNextWindow(WriterState& writer, bool chooses);
+  // A block whose first bytes say that it may have a record, with the hash of its key.
+  struct SeenBlock {
+    Part block;
+    std::optional<std::uint64_t> hash;
+  };
+  template <class P, class F>
+  void WalkRegion(std::uint64_t at, Part visited, P&& prefetch, F&& visit) const;
+  std::uint64_t FirstBlockIn(std::uint64_t region) const;
+  SeenBlock See(std::uint64_t begin) const;
+  void FreeGap(WriterState& writer, Part gap);
+  void StoreLengths(std::uint32_t handle, std::uint64_t bytes);
   std::uint32_t CarveLarge(WriterState& writer, unsigned size_class, Status* error);
-  void ReturnChunk(WriterState& writer);
   std::uint32_t CarveWindow(WriterState& writer, unsigned size_class);
-  RecordWindows Survey(WriterState& writer, Part section);
+  RecordWindows Survey(WriterState& writer, Part section, Part least);
   static constexpr std::uint64_t kMovedOf = 4;  // at most this part of a window is moved out of it
   std::optional<Part> EmptyWindow(WriterState& writer, std::uint64_t bytes);
   ChunkRest MakeRoomToMove(WriterState& writer, RecordWindows* windows, const RecordWindows::Window& window, unsigned levels);
   void EvictWindow(WriterState& writer, Part window, ChunkRest room);
   std::uint32_t NoteLarge(std::uint32_t handle, std::uint64_t bytes) {
-    if (byte_limit() != 0) limit_->NoteLarge(handle, bytes);
+    if (byte_limit() != 0) {
+      StoreLengths(handle, bytes);
+      limit_->NoteLarge(handle, bytes);
+      large_blocks_.Add({BeginOf(handle), BeginOf(handle) + bytes}, handle);
+    }
     return handle;
+  }
+  void FreeBlock(WriterState& writer, unsigned size_class, std::uint32_t handle) {
+    if (!pool_->IsSmall(size_class) && byte_limit() != 0) large_blocks_.Remove({BeginOf(handle), BeginOf(handle) + BytesOf(size_class)});
+    pool_->FreeBlock(writer.free, size_class, handle);
   }
   std::uint64_t ReturnExtents(WriterState& writer, std::uint64_t asked);
   std::uint32_t TakeFreed(WriterState& writer, unsigned size_class);
@@ -403,6 +427,7 @@ class RecordArena {
   storage::Arena* index_arena_;               // separate_, or arena_
   storage::ReservedMemory uses_;              // of the lines
   std::unique_ptr<RecordLimit> limit_;
+  LargeBlocks large_blocks_;  // where bytes are limited
   char* base_;
   unsigned shift_;
   std::uint64_t seed_;
@@ -418,3 +443,4 @@ static_assert(RecordSpace<RecordArena>);
 
 #include "hako/hash/record_arena-inl.h"
 #include "hako/hash/record_room-inl.h"
+#include "hako/hash/record_walk-inl.h"

@@ -21,7 +21,7 @@
 //   4. As many records are evicted as were inserted, at most: an eviction costs a constant time for each
 //      update, on average. One update may evict many, if it needs a block of another size than they had.
 //   5. A block above FreeBlockPool::kSmallMax needs a run of bytes. If there is none, one window of the arena is
-//      emptied (hash/record_room-inl.h). It is as long as the block, or a 64th of the arena. Records of a
+//      emptied (hash/record_room-inl.h). It is as long as the block, at least WindowBytes. Records of a
 //      quarter of this length more may be evicted, for the used records that are moved out of the window, and
 //      up to eight records in the usual order.
 //
@@ -130,9 +130,11 @@ class RecordLimit : public sync::CacheLimit {
     if (writers_.for_each != nullptr) writers_.for_each(writers_.database, visit);
   }
 
-  // The next part of the arena to be emptied for small records, a 64th of `end`.
+  // Of a part of the arena that is emptied: a 64th of it, or 512 KiB, as other threads wait meanwhile.
+  static std::uint64_t WindowBytes(std::uint64_t end) { return std::min<std::uint64_t>(end / 64, 512 << 10); }
+  // The next part of the arena to be emptied for small records.
   Part NextWindow(std::uint64_t end) {
-    const std::uint64_t size = (end / 64 + kUnit) / kUnit * kUnit;
+    const std::uint64_t size = (WindowBytes(end) + kUnit) / kUnit * kUnit;
     std::uint64_t begin = window_.fetch_add(size, std::memory_order_relaxed);
     if (begin >= end) {
       begin = kUnit;
@@ -141,17 +143,11 @@ class RecordLimit : public sync::CacheLimit {
     return {begin, begin + size};
   }
 
-  // The next part of the arena in which to look for a window of `size` bytes, at most `most` bytes. The one
-  // behind it has all windows that are not in it, unless EndSection names where a window has ended.
-  Part NextSection(std::uint64_t size, std::uint64_t most, std::uint64_t end) {
-    const std::uint64_t length = std::min(most, end - kUnit);
-    std::uint64_t begin = std::max(section_.load(std::memory_order_relaxed), kUnit);
-    if (begin + size > end) begin = kUnit;
-    const std::uint64_t last = std::min(begin + length, end);
-    EndSection(last - std::min(size, length) + kUnit);
-    return {last - length, last};
+  // Where to look next for a window of `size` bytes of the arena; EndSection says where that has ended.
+  std::uint64_t NextSection(std::uint64_t size, std::uint64_t end) const {
+    const std::uint64_t begin = std::max(section_.load(std::memory_order_relaxed), kUnit);
+    return begin + size > end ? kUnit : begin;
   }
-  std::uint64_t section_begin() const { return section_.load(std::memory_order_relaxed); }
   void EndSection(std::uint64_t end) { section_.store(end, std::memory_order_relaxed); }
   // The part of the arena in which to look for extents to return. The first one is at the end, so that returned
   // extents do not divide the arena.

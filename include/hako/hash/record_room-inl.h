@@ -49,7 +49,8 @@ namespace hako::hash {
 }
 
 inline void RecordArena::ReturnChunk(WriterState& writer) {
-  pool_->FreeGap(writer.free, Rest(std::exchange(writer.chunk, {})));
+  const ChunkRest rest = std::exchange(writer.chunk, {});
+  FreeGap(writer, {rest.next, rest.end});
   pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
 }
 
@@ -65,12 +66,16 @@ inline std::uint32_t RecordArena::CarveWindow(WriterState& writer, unsigned size
   return handle;
 }
 
-// Adds the records and the free bytes of a section.
-inline RecordWindows RecordArena::Survey(WriterState& writer, Part section) {
-  RecordWindows windows(section);
+// Adds the records and the free bytes of a section: those of `least`, a part of it, and those around as long as
+// there are not many records.
+inline RecordWindows RecordArena::Survey(WriterState& writer, Part section, Part least) {
+  static constexpr unsigned kMost = 40'000;  // takes 4 to 8 ms
   pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+  RecordWindows windows(section);
   const auto newest = limit_->Newest();
-  limit_->Survey(writer, section, [&](std::uint32_t handle, bool is_used) {
+  unsigned num_records = 0;
+  const auto add = [&](std::uint32_t handle, bool is_used) {
+    ++num_records;
     const Part block = PartOf(handle);
     const bool is_small = block.bytes() <= FreeBlockPool::kSmallMax;
     const bool is_newest = !is_small && std::ranges::find(newest, handle) != newest.end();
@@ -78,8 +83,13 @@ inline RecordWindows RecordArena::Survey(WriterState& writer, Part section) {
                                 : !is_used ? RecordWindows::kCold
                                            : (is_small ? RecordWindows::kUsed : RecordWindows::kUsedLarge);
     windows.AddRecord(block, worth, is_used && is_small);
-  });
-  pool_->ForEachRegion({section.begin, section.end}, [&](std::uint64_t at, std::uint64_t free) { windows.AddFree({at, at + free}); });
+  };
+  const auto survey = [&](std::uint64_t at) { limit_->Survey(writer, {at, at + RecordLimit::kUnit}, add); };
+  Part part{least.begin, least.begin};
+  for (; part.end < section.end && (part.end < least.end || num_records < kMost); part.end += RecordLimit::kUnit) survey(part.end);
+  while (part.begin > section.begin && num_records < kMost) survey(part.begin -= RecordLimit::kUnit);
+  pool_->ForEachRegion({part.begin, part.end}, [&](std::uint64_t at, std::uint64_t free) { windows.AddFree({at, at + free}); });
+  windows.SetSurveyed(part);
   return windows;
 }
 
@@ -87,16 +97,16 @@ inline RecordWindows RecordArena::Survey(WriterState& writer, Part section) {
 inline std::optional<Part> RecordArena::EmptyWindow(WriterState& writer, std::uint64_t bytes) {
   static constexpr std::uint64_t kUnit = RecordLimit::kUnit, kWindows = 8;
   const std::uint64_t end = arena_->end() / kUnit * kUnit;
-  const std::uint64_t size = (std::max(bytes, end / 64) + kUnit - 1) / kUnit * kUnit;
+  const std::uint64_t size = (std::max(bytes, RecordLimit::WindowBytes(end)) + kUnit - 1) / kUnit * kUnit;
   for (std::uint64_t surveyed = 0; surveyed < 2 * end;) {
-    const std::uint64_t start = limit_->section_begin();
-    const Part section = limit_->NextSection(size, kWindows * size, end);
-    if (section.bytes() < size) return std::nullopt;
-    surveyed += section.bytes();
-    RecordWindows windows = Survey(writer, section);
+    const std::uint64_t start = limit_->NextSection(size, end);
+    if (start + size > end) return std::nullopt;
+    const std::uint64_t last = std::min(start + kWindows * size, end), length = std::min(kWindows * size, last - kUnit);
+    RecordWindows windows = Survey(writer, {last - length, last}, {start, start + size});
     const std::optional<RecordWindows::Window> window = windows.Choose(size, start, size / kMovedOf);
+    limit_->EndSection(window ? window->run.end : windows.surveyed().end - size + kUnit);
+    surveyed += windows.surveyed().bytes();
     if (!window) continue;
-    limit_->EndSection(window->run.end);
     EvictWindow(writer, window->records(), MakeRoomToMove(writer, &windows, *window, 2));
     return window->run;
   }
@@ -128,7 +138,7 @@ inline ChunkRest RecordArena::MakeRoomToMove(WriterState& writer, RecordWindows*
 // rest of the room.
 inline void RecordArena::EvictWindow(WriterState& writer, Part window, ChunkRest room) {
   const auto skip_to = [&](std::uint64_t next) {
-    pool_->FreeGap(writer.free, {room.next, next});
+    FreeGap(writer, {room.next, next});
     room.next = next;
   };
   limit_->EvictPart(writer, window, [&](std::uint32_t handle) -> std::uint32_t {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string_view>
 
+#include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 #include "hako/hash/copy_buffer.h"
@@ -81,14 +82,17 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
 
 // A space that may have a limit beyond which the index evicts records (hash/record_limit.h).
 template <class S>
-concept LimitedRecordSpace = RecordSpace<S> && requires(S& s, typename S::WriterState& writer, std::uint32_t handle, Part part) {
+concept LimitedRecordSpace = RecordSpace<S> &&
+    requires(S& s, typename S::WriterState& writer, Part part, FunctionRef<void(std::uint64_t hash)> prefetch,
+             FunctionRef<bool(std::uint32_t handle, std::uint64_t hash)> visit) {
   { s.limit() } -> std::same_as<RecordLimit*>;  // nullptr = none
   { writer.evictions } -> std::same_as<std::atomic<std::uint64_t>&>;
   { writer.is_counted } -> std::same_as<bool&>;
   { writer.own_buckets } -> std::same_as<OwnBuckets*&>;
+  // Visits the blocks that begin in the part, in use or free: visit returns whether the index names the block.
+  { s.ForEachBlockIn(part, prefetch, visit) } -> std::same_as<void>;
   // An error if a record of these sizes is too large for the limit.
   { s.CheckSize(part.begin, part.end) } -> std::same_as<Status>;
-  { s.BeginsIn(handle, part) } -> std::same_as<bool>;
   // Frees memory for extents that the index will need. The buckets of the update are locked.
   { s.ReserveExtents(writer) } -> std::same_as<void>;
 };

@@ -58,6 +58,10 @@ class RecordWindows {
     return is_excluded;
   }
 
+  // The part of the section whose records and free bytes were added.
+  void SetSurveyed(Part part) { surveyed_ = part; }
+  Part surveyed() const { return surveyed_; }
+
   // The cheapest window of at least this many bytes; of several, the first one from `start` on.
   // Records that should be moved are lost beyond `most_moved` bytes.
   std::optional<Window> Choose(std::uint64_t bytes, std::uint64_t start, std::uint64_t most_moved) const {
@@ -111,6 +115,7 @@ class RecordWindows {
   }
 
   const Part section_;
+  Part surveyed_;
   std::vector<Unit> units_;  // and one behind the section, for the record across its end
 };
 
