@@ -41,7 +41,7 @@ class RecordWalkTest : public testing::Test {
     const auto visit = [](std::optional<std::string_view>) { return Action::Remove(); };
     ASSERT_THAT(index_->Process<Action>(Mine(), arena_->KeyHash(key), key, visit), IsOk());
   }
-  // Updates with sizes of their own, so that blocks of those before are divided and joined.
+  // Updates with other sizes than the last ones, whose blocks are then divided and joined.
   void Churn(Random& random) {
     const unsigned bits = static_cast<unsigned>(random.Between(2, 17));
     for (unsigned i = 0; i < (bits > 12 ? 200u : 3000u); ++i) {

@@ -58,7 +58,7 @@ inline std::uint32_t RecordArena::WriteAhead(WriterState& writer, std::uint64_t,
   if (*error = CheckBlock(bytes); !error->ok()) return 0;
   while (handle == 0) {
     if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0) {
-      handle = NoteLarge(static_cast<std::uint32_t>(block.begin >> shift_), bytes);
+      handle = NoteLarge(HandleAt(block.begin), bytes);
     } else if (*error = Grow(bytes); !error->ok()) {
       if (!MayEvict(*error)) return 0;
       gate_.Pass(writer);
@@ -126,13 +126,13 @@ inline std::uint32_t RecordArena::TakeFreed(WriterState& writer, unsigned size_c
   pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   if (!pool_->IsSmall(size_class)) {
     const Run block = pool_->TakeBlock(bytes);
-    return static_cast<std::uint32_t>(block.begin >> shift_);
+    return HandleAt(block.begin);
   }
   if (writer.chunk = pool_->TakeChunk(bytes, ChunkBytes()); writer.chunk.bytes() != 0) return Carve(writer, size_class);
   Run block = pool_->TakeSmallBlock(FreeBlockPool::kFree, size_class);
   if (block.bytes() == 0) return 0;
   FreeGap(writer, {block.begin + bytes, block.end});
-  return static_cast<std::uint32_t>(block.begin >> shift_);
+  return HandleAt(block.begin);
 }
 
 // While the arena has room, its limit is lowered by the memory that the index takes. Later the index gets

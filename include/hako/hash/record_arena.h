@@ -289,6 +289,7 @@ class RecordArena {
       storage::Arena::kExtentAlignment + storage::Arena::kExtentAlignment / LineUses::kLinesPerByte;
 
   std::uint64_t BeginOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
+  HAKO_INLINE std::uint32_t HandleAt(std::uint64_t begin) const { return static_cast<std::uint32_t>(begin >> shift_); }
   // REQUIRES: no other thread writes or frees the record
   Part PartOf(std::uint32_t handle) const {
     const format::Lengths lengths = ReadLengths(At(handle));
@@ -345,7 +346,7 @@ class RecordArena {
     ChunkRest& chunk = writer.chunk;
     if (chunk.bytes() < bytes) [[unlikely]]
       return 0;
-    const auto handle = static_cast<std::uint32_t>(chunk.next >> shift_);
+    const auto handle = HandleAt(chunk.next);
     chunk.next += bytes;
     return handle;
   }
@@ -358,8 +359,7 @@ class RecordArena {
     if (small) pool_->FreeRun(Rest(std::exchange(writer.chunk, {})));
     for (bool gathered = false;;) {
       if (!small) {
-        if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0)
-          return NoteLarge(static_cast<std::uint32_t>(block.begin >> shift_), bytes);
+        if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0) return NoteLarge(HandleAt(block.begin), bytes);
       } else if (writer.chunk = pool_->TakeChunk(bytes, ChunkBytes()); writer.chunk.bytes() != 0) {
         return Carve(writer, size_class);
       }

@@ -61,7 +61,7 @@ inline std::uint32_t RecordArena::CarveWindow(WriterState& writer, unsigned size
   if (!run) return 0;
   // The block begins with the window, so that the window of the next record of this size can be its block.
   const bool is_taken = pool_->TakePart({run->begin, run->begin + bytes});
-  const std::uint32_t handle = is_taken ? static_cast<std::uint32_t>(run->begin >> shift_) : TakeFreed(writer, size_class);
+  const std::uint32_t handle = is_taken ? HandleAt(run->begin) : TakeFreed(writer, size_class);
   if (handle != 0) pool_->DropOutdated();
   return handle;
 }
@@ -149,7 +149,7 @@ inline void RecordArena::EvictWindow(WriterState& writer, Part window, ChunkRest
     if (room.bytes() < block.bytes()) return 0;
     const std::uint64_t to = std::exchange(room.next, room.next + block.bytes());
     sync::StoreShared(base_ + to, base_ + block.begin, block.bytes());
-    return static_cast<std::uint32_t>(to >> shift_);
+    return HandleAt(to);
   });
   if (room.bytes() != 0) skip_to(room.end);
   pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);

@@ -5,7 +5,7 @@
 // (hash/large_blocks.h). Each block, also a free one, begins with the lengths of the record that it has or had, or
 // of a record of its size. Other bytes can be anything. Of runs the pool knows where they end. Those of a
 // chunk, which belongs to a thread at work, may mislead the walk until the end of the region; but that could not
-// become free anyway. What is no record is never taken for one: the index must name it.
+// become free anyway. Other bytes are never taken for a record, as the index must name it.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ void RecordArena::WalkRegion(std::uint64_t at, Part visited, P&& prefetch, F&& v
       const Part block = seen[i].block;
       at = block.end;
       const bool is_visited = block.begin >= visited.begin && seen[i].hash;
-      if (is_visited && visit(static_cast<std::uint32_t>(block.begin >> shift_), *seen[i].hash)) continue;
+      if (is_visited && visit(HandleAt(block.begin), *seen[i].hash)) continue;
       if (const Run run = pool_->RunAround(block.begin); run.bytes() != 0) {
         at = run.end;
         break;
@@ -64,10 +64,10 @@ inline std::uint64_t RecordArena::FirstBlockIn(std::uint64_t region) const {
   return begin <= region && See(begin).block.end > region ? begin : none;
 }
 
-// What the bytes at a place say about a block that begins there. Another thread may be writing them.
+// The size and the key of a block that begins there, as its first bytes tell. Another thread may be writing them.
 inline RecordArena::SeenBlock RecordArena::See(std::uint64_t begin) const {
   static constexpr std::uint64_t kShortKeyMax = 512;
-  const auto handle = static_cast<std::uint32_t>(begin >> shift_);
+  const auto handle = HandleAt(begin);
   const format::Lengths lengths = ReadLengths(At(handle));
   const SeenBlock unknown{{begin, begin + (std::uint64_t{1} << shift_)}, {}};
   if (lengths.header == 0) return unknown;
