@@ -230,7 +230,7 @@ class LoadRun {
 // Sends requests and waits for their replies.
 bool MakeIndices(std::uint64_t port) {
   const int connected = Connect(port);
-  std::string all = Request({"hako.table", "index", "create", "", "on", "str", "lexical"}) +
+  std::string all = Request({"hako.table", "index", "create", "", "on", "str", "ordered"}) +
                     Request({"hako.table", "index", "create", "", "on", "num", "numeric"});
   if (send(connected, all.data(), all.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(all.size())) return false;
   ReplyCounter replies;

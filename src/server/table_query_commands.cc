@@ -60,15 +60,15 @@ Status ReplyFigures(const TableRequest& request, const Query& query, ReplyWriter
   const Statement& statement = request.statement;
   if (request.page) return Refuse("functions have no pages");
   const auto& functions = statement.aggregates;
-  std::map<std::optional<std::string>, std::vector<table::OwnedValue>> rows;  // by group
+  std::map<OwnedValue, std::vector<OwnedValue>> rows;  // by group
   for (std::size_t i = 0; i < functions.size(); ++i) {
     Query::Groups groups;
     if (statement.group_by) {
       HAKO_ASSIGN_OR_RETURN(groups, query.GroupBy(*statement.group_by, functions[i].column));
     } else if (functions[i].function == "count" && functions[i].column.empty()) {  // each row has a key
-      HAKO_ASSIGN_OR_RETURN(groups[std::nullopt].count, query.Count());
+      HAKO_ASSIGN_OR_RETURN(groups[hako::Value()].count, query.Count());
     } else {
-      HAKO_ASSIGN_OR_RETURN(groups[std::nullopt], query.Aggregate(functions[i].column));
+      HAKO_ASSIGN_OR_RETURN(groups[hako::Value()], query.Aggregate(functions[i].column));
     }
     for (const auto& [name, all] : groups) {
       auto& row = rows[name];
@@ -81,7 +81,7 @@ Status ReplyFigures(const TableRequest& request, const Query& query, ReplyWriter
     reply.Map(functions.size() + (statement.group_by ? 1 : 0));
     if (statement.group_by) {
       reply.Bulk(statement.group_by->empty() ? "key" : *statement.group_by);
-      name ? reply.Bulk(*name) : reply.Null();
+      ReplyValue(reply, name.get());
     }
     for (std::size_t i = 0; i < functions.size(); ++i) {
       reply.Bulk(LabelOf(functions[i]));
@@ -99,7 +99,7 @@ std::uint64_t LimitToPage(const TableRequest& request, Query* query) {
   const std::optional<std::uint64_t> most = request.cursor ? request.cursor->left : statement.limit;
   const std::uint64_t rows = std::min(*request.page, most.value_or(*request.page));
   query->Limit(rows, request.cursor ? 0 : statement.offset);
-  if (request.cursor) query->After(request.cursor->key, request.cursor->value);
+  if (request.cursor) query->After(request.cursor->key, request.cursor->value.get());
   return rows;
 }
 
@@ -126,9 +126,7 @@ Status ReplyRows(const TableRequest& request, Query query, ReplyWriter& reply) {
     is_too_large = rows.size() > request.bytes_max;
     if (request.page && count == page) {
       last.key = key;
-      const hako::Value value = order.empty() ? hako::Value() : row.Get(order);
-      const bool is_number = value.kind() == hako::Value::Kind::kBool && statement.order >= RowOrder::kNumericAscending;
-      if (!value.is_null()) last.value = is_number ? std::to_string(value.bool_value() ? 1 : 0) : value.ToText();
+      if (!order.empty()) last.value = row.Get(order);
     }
     return !is_too_large;
   }));

@@ -63,8 +63,7 @@ template <class Words>
 std::vector<Cell> CellsOf(const Words& words) {
   std::vector<Cell> cells;
   cells.reserve(words.size() / 2);
-  for (std::size_t i = 3; i + 1 < words.size(); i += 2)
-    cells.push_back({std::string_view(words[i]), hako::Value(std::string_view(words[i + 1]))});
+  for (std::size_t i = 3; i + 1 < words.size(); i += 2) cells.push_back({std::string_view(words[i]), hako::Value::Untyped(words[i + 1])});
   return cells;
 }
 
@@ -79,7 +78,8 @@ StatusOr<std::int64_t> Remove(TableDBM& table, std::string_view key) {
 
 // HAKO.TABLE PUT key column value [column value ...] stores a row, replacing an existing one. PUTKEEP stores
 // it only if there is none, UPDATE changes these columns of an existing row; both return whether they did.
-// APPEND appends to the text of these columns. Values are texts, which a column of another type converts.
+// APPEND appends to the text of these columns. Values are texts, which a column of another type converts; in
+// a column without a type, the text of a number is stored as that number (Value::Untyped).
 void TablePut(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;

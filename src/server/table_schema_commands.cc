@@ -15,7 +15,7 @@ constexpr auto kIndexVerbs = MakeKeywordTable("create", "drop", "list");
 enum IndexVerb { kCreate, kDrop, kListIndices };
 constexpr auto kIndexOptions = MakeKeywordTable("unique", "covering", "where", "q", "on");
 enum IndexOption { kUnique, kCovering, kWhere, kQ, kOn };
-constexpr auto kIndexKinds = MakeKeywordTable("lexical", "numeric", "token", "qgram");  // as IndexKind
+constexpr auto kIndexKinds = MakeKeywordTable("ordered", "numeric", "token", "qgram");  // as IndexKind
 
 constexpr auto kColumnVerbs = MakeKeywordTable("set", "list");
 enum ColumnVerb { kSet, kListColumns };

@@ -11,7 +11,7 @@
 namespace hako::table {
 namespace {
 
-constexpr char kFormatVersion = 1;
+constexpr char kFormatVersion = 2;  // 1: indices of texts and of numbers only
 constexpr unsigned kNotNull = 1, kHasDefault = 2;
 
 // type, flags, length of the name, name, kind and bytes of the default
@@ -56,7 +56,8 @@ Status Catalogue::Load() {
   if (header.empty()) return absl::DataLossError("the header of the table is damaged");
   if (header[0] != kFormatVersion)
     return absl::UnimplementedError(absl::StrCat("the table has format version ", static_cast<int>(header[0]), "; this hako reads version ",
-                                                 static_cast<int>(kFormatVersion)));
+                                                 static_cast<int>(kFormatVersion),
+                                                 ": export its rows with the hako that wrote it, and import them"));
   has_closed_schema_ = header.size() > 1 && header[1] != 0;
   const auto cursor = store_.MakeCursor();
   const sync::MutexLock lock(mutex_);

@@ -127,8 +127,9 @@ Status ChangeSet::Build(TableCore& core, const Change& change, std::span<const C
     if (change.kind != Change::Kind::kAppend || before.is_null()) continue;
     if (num_texts_ == texts_.size()) texts_.emplace_back();
     std::string& joined = texts_[num_texts_++];
+    HAKO_RETURN_IF_ERROR(CheckValue(core.catalogue.names().Get(cell.column)->name, cell.value));
     joined = before.ToText() + cell.value.ToText();
-    merged_.back().value = Value(joined);
+    merged_.back().value = cell.value.is_untyped() ? Value::Untyped(joined) : Value(joined);
   }
   for (; at < old_row.size(); ++at) merged_.push_back({old_row.column(at), old_row.value(at)});
   HAKO_RETURN_IF_ERROR(CheckRules(core.catalogue, change));

@@ -25,18 +25,6 @@ namespace {
 
 Condition Made(Node node) { return Condition(std::make_shared<const Node>(std::move(node))); }
 
-Node Leaf(Op op, const std::string& column, std::initializer_list<Value> values = {}) {
-  Node node{.op = op, .is_key = column.empty(), .column = column};
-  node.values.reserve(values.size());
-  for (const Value& value : values) {
-    node.values.emplace_back(value);
-    node.numbers.push_back(value.kind() == Value::Kind::kBytes ? std::nullopt : NumberOf(value));
-    const bool is_nan = value.kind() != Value::Kind::kBytes && !node.numbers.back();
-    if (is_nan) node.status = absl::InvalidArgumentError(absl::StrCat("column '", column, "' is compared with null or NaN; use IsNull"));
-  }
-  return node;
-}
-
 // One alternative of a full-text expression, from its tokens.
 class SearchParser {
  public:
@@ -44,17 +32,22 @@ class SearchParser {
 
   Condition Parse() {
     std::vector<Condition> any, all;
+    bool has_word = false;  // that the text must have
     for (;;) {
       while (!rest_.empty() && (rest_[0] == ' ' || rest_[0] == '\t' || rest_[0] == '\n')) rest_.remove_prefix(1);
       if (rest_.empty() || rest_[0] == '|') {
+        if (!all.empty() && !has_word) all.push_back(column_.IsNotNull());
         if (!all.empty()) any.push_back(Joined(Op::kAnd, all));
         all.clear();
+        has_word = false;
         if (rest_.empty()) break;
         rest_.remove_prefix(1);
         continue;
       }
       Condition term = Term();
-      if (term.node()) all.push_back(std::move(term));  // else no word is in it
+      if (!term.node()) continue;  // no word is in it
+      has_word = has_word || term.node()->op != Op::kNot;
+      all.push_back(std::move(term));
     }
     return any.empty() ? column_.HasAny("") : Joined(Op::kOr, any);  // of no words: holds for no row
   }
@@ -103,7 +96,6 @@ Condition KeyIn(std::vector<std::string> keys) {
 
 }  // namespace table
 
-using table::Leaf;
 using table::Made;
 using table::Node;
 using table::Op;
@@ -126,34 +118,42 @@ Status Condition::status() const {
 
 Column Key() { return Column(); }
 
-Condition operator==(const Column& column, const Value& value) { return Made(Leaf(Op::kEqual, column.name_, {value})); }
-Condition operator!=(const Column& column, const Value& value) { return Made(Leaf(Op::kNotEqual, column.name_, {value})); }
-Condition operator<(const Column& column, const Value& value) { return Made(Leaf(Op::kLess, column.name_, {value})); }
-Condition operator<=(const Column& column, const Value& value) { return Made(Leaf(Op::kLessEqual, column.name_, {value})); }
-Condition operator>(const Column& column, const Value& value) { return Made(Leaf(Op::kGreater, column.name_, {value})); }
-Condition operator>=(const Column& column, const Value& value) { return Made(Leaf(Op::kGreaterEqual, column.name_, {value})); }
-Condition Column::Between(const Value& low, const Value& high) const {
-  Node node = Leaf(Op::kBetween, name_, {low, high});
-  if ((low.kind() == Value::Kind::kBytes) != (high.kind() == Value::Kind::kBytes))
-    node.status = absl::InvalidArgumentError(absl::StrCat("column '", name_, "': the bounds are a text and a number"));
-  return Made(std::move(node));
-}
-Condition Column::In(std::vector<Value> values) const {
-  Node node = Leaf(Op::kIn, name_);
-  for (const Value& value : values) {
-    Node one = Leaf(Op::kEqual, name_, {value});
-    node.values.push_back(std::move(one.values[0]));
-    node.numbers.push_back(one.numbers[0]);
-    if (!one.status.ok()) node.status = one.status;
-  }
-  return Made(std::move(node));
+Column Column::Numeric() const {
+  Column cast = *this;
+  cast.is_numeric_ = true;
+  return cast;
 }
 
-Condition Column::Contains(std::string_view text) const { return Made(Leaf(Op::kContains, name_, {text})); }
-Condition Column::BeginsWith(std::string_view text) const { return Made(Leaf(Op::kBegins, name_, {text})); }
-Condition Column::EndsWith(std::string_view text) const { return Made(Leaf(Op::kEnds, name_, {text})); }
+Node Column::Leaf(Op op, std::span<const Value> values) const {
+  Node node{.op = op, .is_key = name_.empty(), .column = name_, .is_numeric = is_numeric_};
+  node.values.reserve(values.size());
+  for (const Value& value : values) {
+    node.values.emplace_back(value);
+    const char* const what = value.is_null()                                                  ? "null; use IsNull"
+                             : value.exceeds_int64()                                          ? "an integer that exceeds int64"
+                             : value.kind() != Value::Kind::kBytes && !table::NumberOf(value) ? "NaN"
+                                                                                              : nullptr;
+    if (what != nullptr) node.status = absl::InvalidArgumentError(absl::StrCat("column '", name_, "' is compared with ", what));
+  }
+  return node;
+}
+Condition Column::Of(Op op, std::span<const Value> values) const { return Made(Leaf(op, values)); }
+Condition Column::OfText(Op op, std::string_view text) const { return Of(op, std::array{Value(text)}); }
+
+Condition operator==(const Column& column, const Value& value) { return column.Of(Op::kEqual, std::array{value}); }
+Condition operator!=(const Column& column, const Value& value) { return column.Of(Op::kNotEqual, std::array{value}); }
+Condition operator<(const Column& column, const Value& value) { return column.Of(Op::kLess, std::array{value}); }
+Condition operator<=(const Column& column, const Value& value) { return column.Of(Op::kLessEqual, std::array{value}); }
+Condition operator>(const Column& column, const Value& value) { return column.Of(Op::kGreater, std::array{value}); }
+Condition operator>=(const Column& column, const Value& value) { return column.Of(Op::kGreaterEqual, std::array{value}); }
+Condition Column::Between(const Value& low, const Value& high) const { return Of(Op::kBetween, std::array{low, high}); }
+Condition Column::In(std::vector<Value> values) const { return Of(Op::kIn, values); }
+
+Condition Column::Contains(std::string_view text) const { return OfText(Op::kContains, text); }
+Condition Column::BeginsWith(std::string_view text) const { return OfText(Op::kBegins, text); }
+Condition Column::EndsWith(std::string_view text) const { return OfText(Op::kEnds, text); }
 Condition Column::Matches(std::string_view regex) const {
-  Node node = Leaf(Op::kRegex, name_, {regex});
+  Node node = Leaf(Op::kRegex, std::array{Value(regex)});
   StatusOr<text::RegularExpression> compiled = text::RegularExpression::Compile(regex);
   if (compiled.ok())
     node.pattern = std::make_shared<const table::Pattern>(table::Pattern{*std::move(compiled)});
@@ -162,26 +162,26 @@ Condition Column::Matches(std::string_view regex) const {
   return Made(std::move(node));
 }
 Condition Column::HasAll(std::string_view words) const {
-  Node node = Leaf(Op::kAllWords, name_, {words});
+  Node node = Leaf(Op::kAllWords, std::array{Value(words)});
   node.words = table::WordsOf(words);
   std::sort(node.words.begin(), node.words.end());
   node.words.erase(std::unique(node.words.begin(), node.words.end()), node.words.end());
   return Made(std::move(node));
 }
 Condition Column::HasAny(std::string_view words) const {
-  Node node = Leaf(Op::kAnyWord, name_, {words});
+  Node node = Leaf(Op::kAnyWord, std::array{Value(words)});
   node.words = table::WordsOf(words);
   std::sort(node.words.begin(), node.words.end());
   node.words.erase(std::unique(node.words.begin(), node.words.end()), node.words.end());
   return Made(std::move(node));
 }
 Condition Column::HasPhrase(std::string_view words) const {
-  Node node = Leaf(Op::kPhrase, name_, {words});
+  Node node = Leaf(Op::kPhrase, std::array{Value(words)});
   node.words = table::WordsOf(words);
   return Made(std::move(node));
 }
 Condition Column::Search(std::string_view expression) const { return table::SearchParser(*this, expression).Parse(); }
-Condition Column::IsNull() const { return Made(Leaf(Op::kIsNull, name_)); }
-Condition Column::IsNotNull() const { return Made(Leaf(Op::kIsNotNull, name_)); }
+Condition Column::IsNull() const { return Of(Op::kIsNull); }
+Condition Column::IsNotNull() const { return Of(Op::kIsNotNull); }
 
 }  // namespace hako

@@ -17,6 +17,7 @@ void AppendLiteral(const Value& value, std::string* out) {
     out->append("null");
   } else if (value.kind() != Value::Kind::kBytes) {
     out->append(value.Text(&buffer));
+    if (buffer == "-0") out->append(".0");  // the integer has no sign
   } else if (text::IsUtf8(value.bytes()) && value.bytes().find('\0') == std::string_view::npos) {
     out->push_back('\'');
     for (const char c : value.bytes()) out->append(c == '\'' ? 2 : 1, c);
@@ -107,7 +108,9 @@ void AppendNode(const Node& node, std::string* out) {
     }
     return;
   }
+  if (node.is_numeric) out->append("numeric(");
   node.is_key ? void(out->append("key")) : AppendColumnName(node.column, out);
+  if (node.is_numeric) out->push_back(')');
   out->append(WordOf(node.op));
   const std::size_t count = node.keys ? std::min<std::size_t>(node.keys->size(), 5) : node.values.size();
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,25 +1,13 @@
 #include "hako/table/filter.h"
 
 #include <algorithm>
-#include <compare>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "hako/table/words.h"
 
 namespace hako::table {
 namespace {
-
-// The order of the value and a literal; unordered if the literal is a number and the value has none.
-std::partial_ordering Order(const Value& value, const Node& node, std::size_t i) {
-  if (node.numbers[i]) {
-    const std::optional<Number> number = NumberOf(value);
-    return number ? *number <=> *node.numbers[i] : std::partial_ordering::unordered;
-  }
-  std::string buffer;
-  return std::partial_ordering(value.Text(&buffer).compare(node.values[i].get().bytes()) <=> 0);
-}
 
 bool HasAllWords(const Node& node, std::string_view text) {
   std::uint64_t found = 0;  // by word; more than 64 words are looked for one by one
@@ -88,35 +76,32 @@ bool MeetsText(const Node& node, std::string_view text, QueryEffort* effort) {
 
 }  // namespace
 
-bool MeetsLeaf(const Node& node, const Value& value, QueryEffort* effort) {
+bool MeetsLeaf(const Node& node, const Value& cell, QueryEffort* effort) {
+  const Value value = node.is_numeric ? NumericOf(cell) : cell;
   if (node.op == Op::kIsNull) return value.is_null();
   if (value.is_null()) return false;
+  const auto literal = [&node](std::size_t i) { return node.values[i].get(); };
   switch (node.op) {
     case Op::kIsNotNull:
       return true;
     case Op::kKeyIn:
       return std::binary_search(node.keys->begin(), node.keys->end(), value.bytes());
     case Op::kIn:
-      for (std::size_t i = 0; i < node.values.size(); ++i) {
-        if (std::is_eq(Order(value, node, i))) return true;
-      }
-      return false;
+      return std::any_of(node.values.begin(), node.values.end(), [&value](const OwnedValue& one) { return value == one.get(); });
     case Op::kEqual:
-      return std::is_eq(Order(value, node, 0));
-    case Op::kNotEqual: {
-      const std::partial_ordering order = Order(value, node, 0);
-      return std::is_lt(order) || std::is_gt(order);
-    }
+      return value == literal(0);
+    case Op::kNotEqual:
+      return value != literal(0);
     case Op::kLess:
-      return std::is_lt(Order(value, node, 0));
+      return value < literal(0);
     case Op::kLessEqual:
-      return std::is_lteq(Order(value, node, 0));
+      return value <= literal(0);
     case Op::kGreater:
-      return std::is_gt(Order(value, node, 0));
+      return value > literal(0);
     case Op::kGreaterEqual:
-      return std::is_gteq(Order(value, node, 0));
+      return value >= literal(0);
     case Op::kBetween:
-      return std::is_gteq(Order(value, node, 0)) && std::is_lteq(Order(value, node, 1));
+      return value >= literal(0) && value <= literal(1);
     default:
       break;
   }

@@ -18,7 +18,7 @@ std::string_view NameOf(ColumnType type) {
   return kNames[static_cast<std::size_t>(type)];
 }
 std::string_view NameOf(IndexKind kind) {
-  static constexpr std::array<std::string_view, 4> kNames = {"lexical", "numeric", "token", "qgram"};
+  static constexpr std::array<std::string_view, 4> kNames = {"ordered", "numeric", "token", "qgram"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -60,7 +60,7 @@ struct RecordReader {
 std::string DefaultName(const IndexOptions& options) {
   std::string name;
   for (const IndexColumn& part : options.columns) absl::StrAppend(&name, name.empty() ? "" : ",", part.column);
-  if (options.columns[0].kind != IndexKind::kLexical) absl::StrAppend(&name, ":", ToAbsl(NameOf(options.columns[0].kind)));
+  if (options.columns[0].kind != IndexKind::kOrdered) absl::StrAppend(&name, ":", ToAbsl(NameOf(options.columns[0].kind)));
   return name;
 }
 

@@ -29,51 +29,59 @@ struct Bounds {
   }
 };
 
-bool FitsKind(const Node& node, IndexKind kind) {
-  return std::all_of(node.numbers.begin(), node.numbers.end(),
-                     [kind](const auto& number) { return number.has_value() == (kind == IndexKind::kNumeric); });
-}
+// Whether an index of this kind has the values, or the casts of them, that a condition is about.
+bool FitsKind(const Node& node, IndexKind kind) { return kind == (node.is_numeric ? IndexKind::kNumeric : IndexKind::kOrdered); }
 
-std::string PartOf(const Node& node, std::size_t i, IndexKind kind) {
+std::string PartOf(const Node& node, std::size_t i) {
   std::string part;
-  AppendPart(node.values[i].get(), kind, &part);
+  AppendPart(node.values[i].get(), IndexKind::kOrdered, &part);
   return part;
 }
 
+// Whether only values of bytes can have a text that begins so, in a column of this type.
+bool IsBeginningOfBytes(std::string_view begin, ColumnType type) {
+  if (type == ColumnType::kString || type == ColumnType::kBytes) return true;
+  return !begin.empty() && std::string_view("-0123456789tfin").find(begin[0]) == std::string_view::npos;  // also true, false, inf
+}
+
 // Narrows the bounds by a comparison, if it is one that this kind of index can serve.
-bool Narrow(const Node& node, IndexKind kind, Bounds* bounds) {
-  const std::string first(1, kind == IndexKind::kNumeric ? kNumberPart : kTextPart);  // of all values but null
-  if (node.op == Op::kBegins && kind == IndexKind::kLexical) {
-    std::string begin = first;
+bool Narrow(const Node& node, IndexKind kind, ColumnType type, Bounds* bounds) {
+  if (!FitsKind(node, kind)) return false;
+  if (node.op == Op::kBegins && kind == IndexKind::kOrdered && IsBeginningOfBytes(node.values[0].get().bytes(), type)) {
+    std::string begin(1, kTextPart);
     AppendTextBeginning(node.values[0].get().bytes(), &begin);
     bounds->To(EndOf(begin));
     bounds->From(std::move(begin));
     return true;
   }
-  if (node.op < Op::kEqual || node.op > Op::kBetween || node.op == Op::kNotEqual || !FitsKind(node, kind)) return false;
-  const std::string part = PartOf(node, 0, kind);
+  if (node.op < Op::kEqual || node.op > Op::kBetween || node.op == Op::kNotEqual) return false;
+  const std::string part = PartOf(node, 0);
   switch (node.op) {
     case Op::kLess:
-      bounds->From(first);
+      bounds->From({kNullPart + 1});
       bounds->To(part);
       return true;
     case Op::kLessEqual:
-      bounds->From(first);
+      bounds->From({kNullPart + 1});
       bounds->To(EndOf(part));
       return true;
     case Op::kGreater:
       bounds->From(EndOf(part));
-      bounds->To(EndOf(first));
       return true;
     case Op::kGreaterEqual:
       bounds->From(part);
-      bounds->To(EndOf(first));
       return true;
     default:  // kEqual, kBetween
       bounds->From(part);
-      bounds->To(EndOf(PartOf(node, node.values.size() - 1, kind)));
+      bounds->To(EndOf(PartOf(node, node.values.size() - 1)));
       return true;
   }
+}
+
+// The column of a node, or the cast of it.
+Column ColumnOf(const Node& node) {
+  const Column column(node.column);  // of the key it is empty
+  return node.is_numeric ? column.Numeric() : column;
 }
 
 // The bit of a conjunct; none for those behind the first 64.
@@ -89,8 +97,9 @@ const Node* EqualityOf(const std::vector<std::shared_ptr<const Node>>& conjuncts
                        std::string* part) {
   for (const auto& node : conjuncts) {
     if (node->is_key || node->column != column) continue;
-    if (node->op == Op::kEqual && FitsKind(*node, kind)) {
-      *part = PartOf(*node, 0, kind);
+    if (!FitsKind(*node, kind)) continue;
+    if (node->op == Op::kEqual) {
+      *part = PartOf(*node, 0);
       return node.get();
     }
     if (node->op == Op::kIsNull) {
@@ -164,13 +173,14 @@ void Planner::AddText(const Node& node, std::string* text) const {
 }
 
 void Planner::AddKeyAccess(const Nodes& conjuncts, std::vector<Access>* candidates) {
-  if (std::none_of(conjuncts.begin(), conjuncts.end(), [](const NodeRef& node) { return node->is_key; })) return;
+  const auto is_of_key = [](const NodeRef& node) { return node->is_key && !node->is_numeric; };
+  if (std::none_of(conjuncts.begin(), conjuncts.end(), is_of_key)) return;
   Access access;
   access.range.from.assign(1, kRowSpace);
   access.range.to.assign(1, kRowSpace + 1);
   for (const NodeRef& node : conjuncts) {
-    if (!node->is_key) continue;
-    if (node->op == Op::kKeyIn || ((node->op == Op::kEqual || node->op == Op::kIn) && FitsKind(*node, IndexKind::kLexical))) {
+    if (!is_of_key(node)) continue;
+    if (node->op == Op::kKeyIn || node->op == Op::kEqual || node->op == Op::kIn) {
       std::vector<std::string> keys;
       for (const OwnedValue& value : node->values) keys.emplace_back(value.get().bytes());
       std::sort(keys.begin(), keys.end());
@@ -184,9 +194,7 @@ void Planner::AddKeyAccess(const Nodes& conjuncts, std::vector<Access>* candidat
       candidates->push_back(std::move(list));
       continue;
     }
-    if (node->op != Op::kBegins &&
-        (node->op < Op::kEqual || node->op > Op::kBetween || node->op == Op::kNotEqual || !FitsKind(*node, IndexKind::kLexical)))
-      continue;
+    if (node->op != Op::kBegins && (node->op < Op::kEqual || node->op > Op::kBetween || node->op == Op::kNotEqual)) continue;
     const auto bound = [&](std::size_t i, bool behind) { return RowKey(node->values[i].get().bytes()).append(behind ? 1 : 0, '\0'); };
     const bool is_begins = node->op == Op::kBegins;
     if (node->op >= Op::kGreater || is_begins) access.range.from = std::max(access.range.from, bound(0, node->op == Op::kGreater));
@@ -224,7 +232,8 @@ void Planner::AddIndexAccess(const Index& index, const Nodes& conjuncts, std::ve
   if (num_equal < index.parts().size()) {
     for (const NodeRef& node : conjuncts) {
       if (node->is_key || node->column != index.options().columns[num_equal].column) continue;
-      if (!Narrow(*node, index.parts()[num_equal].kind, &bounds)) continue;
+      const StoredColumn* const column = core_.catalogue.names().Get(index.parts()[num_equal].column);
+      if (!Narrow(*node, index.parts()[num_equal].kind, column == nullptr ? ColumnType::kAny : column->type, &bounds)) continue;
       bounds.is_given = true;
       access.exact |= BitOf(conjuncts, *node);
       AddText(*node, &access.text);
@@ -237,7 +246,6 @@ void Planner::AddIndexAccess(const Index& index, const Nodes& conjuncts, std::ve
   }
   access.range.from = prefix + bounds.from;
   access.range.to = bounds.to.empty() ? EndOf(prefix) : prefix + bounds.to;
-  if (has_null) access.exact = 0;
   access.gives_order = IsOrder(index, num_equal) || (wanted_.order_column == ColumnId::kKey && access.is_sorted);
   access.order_at = prefix.size();
   if (access.gives_order && (!*ordered || num_equal > 0 || bounds.is_given)) *ordered = access;
@@ -249,13 +257,14 @@ void Planner::AddWordAccess(const Nodes& conjuncts, std::vector<Access>* candida
   for (const Index* const index : core_.catalogue.indices()) {
     if (!index->is_words() || !IsUsable(*index, conjuncts)) continue;
     for (const NodeRef& node : conjuncts) {
-      if (node->is_key || node->column != index->options().columns[0].column) continue;
+      if (node->is_key || node->is_numeric || node->column != index->options().columns[0].column) continue;
       std::vector<std::string> words;
       if (index->parts()[0].kind == IndexKind::kToken) {
         if (node->op == Op::kAllWords || node->op == Op::kPhrase || (node->op == Op::kAnyWord && node->words.size() == 1))
           words = node->words;
       } else if (node->op == Op::kContains || node->op == Op::kBegins || node->op == Op::kEnds) {
-        ForEachGram(node->values[0].get().bytes(), index->options().q, [&words](std::string_view gram) {
+        const std::string_view part = WithoutCutCharacters(node->values[0].get().bytes());
+        ForEachGram(part, index->options().q, [&words](std::string_view gram) {
           if (gram.find('\0') == gram.npos) words.emplace_back(gram);
         });
         for (std::size_t kept = 0; words.size() > kGramsMax && kept < kGramsMax; ++kept)
@@ -283,23 +292,18 @@ void Planner::AddWordAccess(const Nodes& conjuncts, std::vector<Access>* candida
   }
 }
 
-// Equal values would show a row twice: texts, and numbers such as 1 and 1.0, are taken once. A text and a
-// number may still be found in the same row.
+// Each value is taken once: equal ones would show a row twice.
 std::optional<Access> Planner::OfIn(const NodeRef& node) {
-  const Column column = node->is_key ? Key() : Column(node->column);
+  const Column column = ColumnOf(*node);
   std::vector<Condition> alternatives;
-  std::set<std::string_view> texts;
-  std::set<std::pair<double, std::int16_t>> numbers;
-  for (std::size_t i = 0; i < node->values.size(); ++i) {
-    const Value value = node->values[i].get();
-    const auto& number = node->numbers[i];
-    const bool is_new = number ? numbers.emplace(number->nearest, number->above).second : texts.insert(value.bytes()).second;
-    if (is_new) alternatives.push_back(column == value);
+  std::set<OwnedValue> values;
+  for (const OwnedValue& value : node->values) {
+    if (values.insert(value).second) alternatives.push_back(column == value.get());
   }
   if (alternatives.empty()) return std::nullopt;
   const Condition any = Joined(Op::kOr, alternatives);
   std::optional<Access> access = any.node()->op == Op::kOr ? OfUnion(*any.node()) : Best({any.node()}, false);
-  if (access && access->kind == Access::Kind::kUnion) access->is_disjoint = texts.empty() || numbers.empty();
+  if (access && access->kind == Access::Kind::kUnion) access->is_disjoint = true;
   return access;
 }
 
@@ -307,7 +311,7 @@ std::optional<Access> Planner::OfUnion(const Node& node) {
   Access all{.kind = Access::Kind::kUnion};
   Nodes parts = node.children;
   if (node.op == Op::kAnyWord) {
-    for (const std::string& word : node.words) parts.push_back(Column(node.column).HasAny(word).node());
+    for (const std::string& word : node.words) parts.push_back(ColumnOf(node).HasAny(word).node());
   }
   for (const NodeRef& part : parts) {
     std::optional<Access> access = Best(part->op == Op::kAnd ? part->children : Nodes{part}, false);

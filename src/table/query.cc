@@ -14,39 +14,31 @@ namespace hako {
 
 using table::QueryRun;
 
-namespace {
-
-// Whether a number is the least or, with `order` greater, the greatest of the two. Of equal ones it is the
-// int64, so that the order of the rows does not matter.
-bool IsFirst(const Value& number, const Value& other, std::partial_ordering order) {
-  const std::partial_ordering found = *table::NumberOf(number) <=> *table::NumberOf(other);
-  return found == order || (std::is_eq(found) && number.kind() == Value::Kind::kInt);
-}
-
-void AddTo(Aggregates& all, const Value& value) {
-  ++all.count;
-  std::string buffer;
-  const std::string_view text = value.Text(&buffer);
-  if (!all.min_text || text < *all.min_text) all.min_text = std::string(text);
-  if (!all.max_text || text > *all.max_text) all.max_text = std::string(text);
-  const std::optional<Value> parsed = value.kind() == Value::Kind::kBytes ? table::ParseDecimal(value.bytes()) : std::optional(value);
-  if (!parsed) return;
-  const bool is_double = parsed->kind() == Value::Kind::kDouble;
-  const Value number = is_double ? *parsed : Value(parsed->int_value());  // a bool is 0 or 1
-  ++all.num_numbers;
-  if (is_double) {
-    ++all.num_doubles;
-    all.sum += number.double_value();
-  } else {
-    all.sum += static_cast<double>(number.int_value());
-    if (__builtin_add_overflow(all.int_sum, number.int_value(), &all.int_sum)) all.num_overflows += number.int_value() > 0 ? 1 : -1;
+void Aggregates::Add(const Value& value) {
+  if (value.is_null()) return;
+  ++count;
+  const auto replaces = [&value](const OwnedValue& best, std::weak_ordering order) {
+    const std::weak_ordering found = value <=> best.get();
+    return found == order || (std::is_eq(found) && table::StandsFor(value, best.get()));
+  };
+  if (count == 1 || replaces(min, std::weak_ordering::less)) min = value;
+  if (count == 1 || replaces(max, std::weak_ordering::greater)) max = value;
+  if (value.kind() == Value::Kind::kBytes) return;
+  ++num_numbers;
+  if (value.kind() == Value::Kind::kDouble) {
+    ++num_doubles_;
+    double_sum_ += value.double_value();
+    return;
   }
-  all.is_int = all.num_doubles == 0 && all.num_overflows == 0;
-  if (!all.min || IsFirst(number, *all.min, std::partial_ordering::less)) all.min = number;
-  if (!all.max || IsFirst(number, *all.max, std::partial_ordering::greater)) all.max = number;
+  const std::int64_t number = value.kind() == Value::Kind::kInt ? value.int_value() : std::int64_t{value.bool_value()};
+  if (__builtin_add_overflow(int_sum_, number, &int_sum_)) num_overflows_ += number > 0 ? 1 : -1;
 }
 
-}  // namespace
+Value Aggregates::Sum() const {
+  if (num_doubles_ == 0 && num_overflows_ == 0) return int_sum_;
+  constexpr double kTwoTo64 = 18446744073709551616.0;
+  return double_sum_ + (static_cast<double>(int_sum_) + static_cast<double>(num_overflows_) * kTwoTo64);
+}
 
 Status Query::Each(Visit visit) const HAKO_TRY {
   QueryRun run(*this);
@@ -89,8 +81,7 @@ StatusOr<Aggregates> Query::Aggregate(std::string_view column) const HAKO_TRY {
   HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>{std::string(column)}));
   Aggregates all;
   HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view key, const RowView& row) {
-    const Value value = column.empty() ? Value(key) : row.Get(column);
-    if (!value.is_null()) AddTo(all, value);
+    all.Add(column.empty() ? Value(key) : row.Get(column));
     return true;
   }));
   return all;
@@ -105,10 +96,14 @@ StatusOr<Query::Groups> Query::GroupBy(std::string_view column, std::string_view
   Status full;
   HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view key, const RowView& row) {
     const Value name = column.empty() ? Value(key) : row.Get(column);
-    const auto [group, is_new] = groups.try_emplace(name.is_null() ? std::nullopt : std::optional(name.ToText()));
-    if (is_new) bytes += (group->first ? group->first->size() : 0) + sizeof(*group) + 64;
-    const Value value = of.empty() ? Value(key) : row.Get(of);
-    if (!value.is_null()) AddTo(group->second, value);
+    auto [group, is_new] = groups.try_emplace(name);
+    if (is_new) bytes += (name.kind() == Value::Kind::kBytes ? name.bytes().size() : 0) + sizeof(*group) + 64;
+    if (!is_new && table::StandsFor(name, group->first.get())) {
+      Groups::node_type renamed = groups.extract(group);
+      renamed.key() = name;
+      group = groups.insert(std::move(renamed)).position;
+    }
+    group->second.Add(of.empty() ? Value(key) : row.Get(of));
     if (bytes > core_->sort_bytes)
       full = absl::ResourceExhaustedError(absl::StrCat("the groups of column '", ToAbsl(column), "' take more than ", core_->sort_bytes,
                                                        " bytes (TableOptions::sort_bytes)"));
@@ -162,14 +157,10 @@ StatusOr<std::string> Query::Explain() const HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-table::OwnedValue FigureOf(const Statement::Aggregate& aggregate, const Aggregates& all) {
-  if (aggregate.function == "count") return table::OwnedValue(Value(static_cast<std::int64_t>(all.count)));
-  if (aggregate.function == "sum") return table::OwnedValue(all.is_int ? Value(all.int_sum) : Value(all.sum));
-  const bool is_min = aggregate.function == "min";
-  const auto& number = is_min ? all.min : all.max;
-  const auto& word = is_min ? all.min_text : all.max_text;
-  if (all.num_numbers > 0 && all.num_numbers == all.count) return table::OwnedValue(*number);
-  return table::OwnedValue(word ? Value(*word) : Value());
+OwnedValue FigureOf(const Statement::Aggregate& aggregate, const Aggregates& all) {
+  if (aggregate.function == "count") return static_cast<std::int64_t>(all.count);
+  if (aggregate.function == "sum") return all.Sum();
+  return aggregate.function == "min" ? all.min : all.max;
 }
 
 std::string LabelOf(const Statement::Aggregate& aggregate) {

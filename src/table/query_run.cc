@@ -4,19 +4,21 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/table/typed_value.h"
 
 namespace hako::table {
 
 Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns, bool explains) {
-  filter_ = Filter(query_.where_, core_.catalogue.names(), query_.effort_);
-  wanted_.where = &query_.where_;
+  where_ = TypedCondition(query_.where_, core_.catalogue.names());
+  filter_ = Filter(where_, core_.catalogue.names(), query_.effort_);
+  wanted_.where = &where_;
   wanted_.explains = explains;
   wanted_.effort = query_.effort_;
   if (query_.limit_) {
     const std::uint64_t most = ~std::uint64_t{0} - query_.offset_;
     wanted_.rows = std::min(*query_.limit_, most) + query_.offset_;
   }
-  SetOrder();
+  HAKO_RETURN_IF_ERROR(SetOrder());
   SetColumns(columns);
   for (;;) {
     HAKO_ASSIGN_OR_RETURN(plan_, Planner(core_, wanted_).Make());
@@ -29,28 +31,27 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   return absl::OkStatus();
 }
 
-void QueryRun::SetOrder() {
-  bool is_bool = false;
+Status QueryRun::SetOrder() {
+  const StoredColumn* column = nullptr;
   wanted_.is_descending = query_.order_ == RowOrder::kDescending || query_.order_ == RowOrder::kNumericDescending;
   if (!query_.order_by_) {
     if (query_.after_key_) wanted_.order_column = ColumnId::kKey;
   } else if (query_.order_by_->empty()) {
     wanted_.order_column = ColumnId::kKey;
   } else {
-    const StoredColumn* const column = core_.catalogue.names().Find(*query_.order_by_);
+    column = core_.catalogue.names().Find(*query_.order_by_);
     wanted_.order_column = column == nullptr ? static_cast<ColumnId>(0xffff) : column->id;
-    is_bool = column != nullptr && column->type == ColumnType::kBool;
-    const bool is_number = column != nullptr && (column->type == ColumnType::kInt64 || column->type == ColumnType::kDouble || is_bool);
-    if (is_number || query_.order_ >= RowOrder::kNumericAscending) wanted_.order_kind = IndexKind::kNumeric;
+    if (query_.order_ >= RowOrder::kNumericAscending) wanted_.order_kind = IndexKind::kNumeric;
   }
-  if (!query_.after_key_) return;
+  if (!query_.after_key_) return absl::OkStatus();
   after_.emplace();
   after_->key = *query_.after_key_;
-  if (wanted_.order_column != ColumnId::kKey) {
-    Value value = query_.after_value_ ? Value(*query_.after_value_) : Value();
-    if (is_bool && (value == Value("true") || value == Value("false"))) value = Value(value == Value("true"));
-    AppendPart(value, wanted_.order_kind, &after_->order);
-  }
+  if (wanted_.order_column == ColumnId::kKey) return absl::OkStatus();
+  const OwnedValue value = TypedLiteral(column == nullptr ? ColumnType::kAny : column->type, query_.after_value_.get());
+  if (!value.get().is_null() && value.get().kind() != Value::Kind::kBytes && !NumberOf(value.get()))
+    return absl::InvalidArgumentError("After: the value is NaN, or an integer that exceeds int64");
+  AppendPart(value.get(), wanted_.order_kind, &after_->order);
+  return absl::OkStatus();
 }
 
 void QueryRun::SetColumns(const std::optional<std::vector<std::string>>& columns) {

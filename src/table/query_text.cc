@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -143,20 +144,32 @@ class Parser {
     if (status_.ok()) Advance();
     return name;
   }
-  table::OwnedValue TakeLiteral(bool may_be_null = false) {
+  // A column, or numeric(column).
+  Column TakeOperand() {
+    const bool may_be_cast = IsWord("numeric");
+    const std::string name = TakeColumn();
+    if (!may_be_cast || !TakeSign("(")) return name.empty() ? Key() : Column(name);
+    const std::string cast = TakeColumn();
+    Expect(")");
+    return (cast.empty() ? Key() : Column(cast)).Numeric();
+  }
+  OwnedValue TakeLiteral(bool may_be_null = false) {
     std::optional<Value> value;
     const std::string text = token_.text;
     if (token_.kind == Token::Kind::kText) value = Value(text);
     if (token_.kind == Token::Kind::kNumber) value = table::ParseDecimal(text);
-    if (IsWord("true")) value = Value(true);
-    if (IsWord("false")) value = Value(false);
-    if (may_be_null && IsWord("null")) value = Value();
+    const bool is_negative = TakeSign("-");  // only of inf: a number has its sign
+    const double infinity = std::numeric_limits<double>::infinity();
+    if (IsWord("inf")) value = Value(is_negative ? -infinity : infinity);
+    if (IsWord("true") && !is_negative) value = Value(true);
+    if (IsWord("false") && !is_negative) value = Value(false);
+    if (IsWord("null") && !is_negative && may_be_null) value = Value();
     if (!value) {
       Fail("a literal: 'text', a number, true or false");
       return {};
     }
     Advance();
-    return table::OwnedValue(*value);
+    return *value;
   }
   std::string TakeText() {
     if (token_.kind != Token::Kind::kText) Fail("a text in single quotes");
@@ -201,8 +214,7 @@ class Parser {
   Condition ParseComparison() {
     if (!status_.ok()) return {};
     const std::size_t position = token_.position;
-    const std::string name = TakeColumn();
-    const Column column = name.empty() ? Key() : Column(name);
+    const Column column = TakeOperand();
     const bool is_negated = TakeWord("not");
     Condition condition = is_negated ? ParseWordComparison(column) : ParseAnyComparison(column);
     if (const Status status = condition.status(); !status.ok()) FailAt(position, ToStd(status.message()));
@@ -224,18 +236,18 @@ class Parser {
   }
   Condition ParseWordComparison(const Column& column) {
     if (TakeWord("between")) {
-      const table::OwnedValue low = TakeLiteral();
+      const OwnedValue low = TakeLiteral();
       if (!TakeWord("and")) Fail("'and'");
       return column.Between(low.get(), TakeLiteral().get());
     }
     if (TakeWord("in")) {
-      std::vector<table::OwnedValue> values;
+      std::vector<OwnedValue> values;
       Expect("(");
       do values.push_back(TakeLiteral());
       while (TakeSign(","));
       Expect(")");
       std::vector<Value> views;
-      for (const table::OwnedValue& value : values) views.push_back(value.get());
+      for (const OwnedValue& value : values) views.push_back(value.get());
       return column.In(std::move(views));
     }
     using Make = Condition (Column::*)(std::string_view) const;
@@ -284,7 +296,6 @@ class Parser {
       statement->order_by = TakeColumn();
       const bool descends = TakeWord("desc") || (TakeWord("asc") && false);
       const bool is_numeric = TakeWord("numeric");
-      statement->is_numeric_given = is_numeric || TakeWord("text");
       statement->order = is_numeric ? (descends ? RowOrder::kNumericDescending : RowOrder::kNumericAscending)
                                     : (descends ? RowOrder::kDescending : RowOrder::kAscending);
     }

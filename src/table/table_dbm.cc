@@ -37,7 +37,7 @@ void TableBatch::Add(int kind, std::string_view key, std::span<const Cell> cells
   for (const Cell& cell : cells) {
     const bool is_bytes = cell.value.kind() == Value::Kind::kBytes;
     const std::string_view value = is_bytes ? cell.value.bytes() : std::string_view();
-    cells_.push_back({bytes_.size(), cell.column.size(), value.size(), is_bytes ? Value("") : cell.value});
+    cells_.push_back({bytes_.size(), cell.column.size(), value.size(), cell.value.WithBytes({})});
     bytes_.append(cell.column).append(value);
   }
 }
@@ -130,9 +130,8 @@ Status TableDBM::Write(const TableBatch& batch) HAKO_TRY {
   const std::string_view bytes = batch.bytes_;
   std::vector<Cell> cells;
   for (const TableBatch::CellPlace& place : batch.cells_) {
-    const bool is_bytes = place.value.kind() == Value::Kind::kBytes;
     const std::string_view value = bytes.substr(place.begin + place.name_size, place.value_size);
-    cells.push_back({bytes.substr(place.begin, place.name_size), is_bytes ? Value(value) : place.value});
+    cells.push_back({bytes.substr(place.begin, place.name_size), place.value.WithBytes(value)});
   }
   std::vector<Change> changes;
   for (const TableBatch::ChangePlace& place : batch.changes_) {
@@ -207,8 +206,8 @@ Status TableDBM::SetColumn(std::string_view name, const ColumnOptions& options) 
     const sync::MutexLock lock(core_->catalogue.mutex());
     HAKO_ASSIGN_OR_RETURN(const table::StoredColumn* const before, core_->catalogue.InternLocked(name));
     table::StoredColumn column{.id = before->id, .name = before->name, .type = options.type, .not_null = options.not_null};
-    HAKO_ASSIGN_OR_RETURN(const Value typed, table::TypedValue(column, options.default_value));
-    column.default_value = table::OwnedValue(typed);
+    HAKO_ASSIGN_OR_RETURN(const Value typed, table::TypedValue(column, options.default_value.get()));
+    column.default_value = typed;
     // Writers keep the rules from here on, so rows that are found to keep them go on to do so.
     HAKO_RETURN_IF_ERROR(core_->catalogue.ReplaceColumn(std::move(column), core_->gate));
     if (const Status checked = CheckRows(name); !checked.ok()) {
@@ -216,7 +215,7 @@ Status TableDBM::SetColumn(std::string_view name, const ColumnOptions& options) 
       return checked;
     }
   }
-  return options.unique ? CreateIndex({.name = {}, .columns = {{std::string(name), IndexKind::kLexical}}, .unique = true})
+  return options.unique ? CreateIndex({.name = {}, .columns = {{std::string(name), IndexKind::kOrdered}}, .unique = true})
                         : absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
@@ -229,7 +228,7 @@ Status TableDBM::CheckRows(std::string_view name) {
   HAKO_RETURN_IF_ERROR(Select().Each([&](std::string_view key, const RowView& row) {
     const Value value = row.Get(column.id);
     const StatusOr<Value> typed = table::TypedValue(column, value);
-    const bool is_kept = typed.ok() && *typed == value && !(value.is_null() && column.not_null);
+    const bool is_kept = typed.ok() && typed->kind() == value.kind() && !(value.is_null() && column.not_null);
     if (!is_kept)
       broken = absl::FailedPreconditionError(absl::StrCat("column '", column.name, "': row '", ToAbsl(key.substr(0, 64)),
                                                           value.is_null() ? "' has no value" : "' has a value of another type"));
@@ -242,7 +241,12 @@ Status TableDBM::CreateIndex(const IndexOptions& options) HAKO_TRY {
   const sync::MutexLock lock(core_->catalogue.mutex());
   for (const IndexColumn& part : options.columns) HAKO_RETURN_IF_ERROR(core_->catalogue.InternLocked(part.column).status());
   for (const std::string& column : options.covering) HAKO_RETURN_IF_ERROR(core_->catalogue.InternLocked(column).status());
-  HAKO_ASSIGN_OR_RETURN(table::Index* const index, core_->catalogue.AddIndex(options, core_->gate));
+  IndexOptions stored = options;
+  if (!options.where.empty()) {  // with the literals as they are compared: types may change later, entries do not
+    const StatusOr<Condition> where = ParseCondition(options.where);
+    if (where.ok()) stored.where = table::TypedCondition(*where, core_->catalogue.names()).ToText();
+  }
+  HAKO_ASSIGN_OR_RETURN(table::Index* const index, core_->catalogue.AddIndex(std::move(stored), core_->gate));
   const Status built = table::BuildIndex(*core_, *index);
   if (!built.ok()) (void)table::DropIndex(*core_, *index);
   return built;

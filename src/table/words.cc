@@ -19,15 +19,22 @@ constexpr std::array<char, 128> kFolded = [] {
   return folded;
 }();
 
+// Whether a byte of a character is not its first.
+bool IsContinuation(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
+
+// The length of the character that this byte begins, if the text goes on as it says.
+std::size_t LengthByLead(char byte) {
+  const auto lead = static_cast<unsigned char>(byte);
+  return lead < 0xc2 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 1;
+}
+
 // The length of the character at the beginning of `text`: 1 for a byte that begins no well-formed
 // one. Overlong forms are not looked for: they only make other words.
 std::size_t CharacterLength(std::string_view text) {
-  const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  const std::size_t size = lead < 0xc2 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 1;
+  const std::size_t size = LengthByLead(text[0]);
   if (size > text.size()) return 1;
   for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 1;
+    if (!IsContinuation(text[i])) return 1;
   }
   return size;
 }
@@ -75,6 +82,14 @@ std::vector<std::string> WordsOf(std::string_view text) {
   std::vector<std::string> words;
   ForEachWord(text, [&words](std::string_view word) { words.emplace_back(word); });
   return words;
+}
+
+std::string_view WithoutCutCharacters(std::string_view substring) {
+  while (!substring.empty() && IsContinuation(substring[0])) substring.remove_prefix(1);
+  std::size_t last = substring.size();  // the last byte that begins a character
+  while (last > 0 && IsContinuation(substring[--last])) continue;
+  if (last < substring.size() && LengthByLead(substring[last]) > substring.size() - last) return substring.substr(0, last);
+  return substring;
 }
 
 void ForEachGram(std::string_view text, unsigned q, FunctionRef<void(std::string_view gram)> visit) {

@@ -31,7 +31,7 @@ struct TableCommand {
   bool keep = false, update = false, append = false;
   std::string statement;
   bool csv = false;
-  std::string name, kind = "lexical", where, on, covering, drop;  // index
+  std::string name, kind = "ordered", where, on, covering, drop;  // index
   std::int64_t q = 3;
   bool unique = false;
   std::string text, format, key_name;  // import, export
@@ -162,7 +162,7 @@ void AppendFigure(const Statement::Aggregate& aggregate, const Aggregates& all, 
 // A line a group, or one line of all rows.
 int ShowFigures(const TableCommand& options, const Statement& statement, const Query& query, Output& output) {
   const std::string group = statement.group_by.value_or("");
-  std::map<std::optional<std::string>, std::string> lines;  // by group
+  std::map<OwnedValue, std::string> lines;  // by group
   for (const Statement::Aggregate& aggregate : statement.aggregates) {
     Query::Groups figures;
     if (statement.group_by) {
@@ -172,7 +172,7 @@ int ShowFigures(const TableCommand& options, const Statement& statement, const Q
     } else {
       auto all = query.Aggregate(aggregate.column);
       if (!all.ok()) return FailTable(options, all.status());
-      figures[std::nullopt] = *std::move(all);
+      figures[Value()] = *std::move(all);
     }
     for (const auto& [name, all] : figures) {
       std::string& line = lines[name];
@@ -180,7 +180,7 @@ int ShowFigures(const TableCommand& options, const Statement& statement, const Q
         line = "{";
         text::AppendJsonBytes(group.empty() ? "key" : group, &line);
         line += ":";
-        name ? text::AppendJsonBytes(*name, &line) : void(line += "null");
+        AppendJsonValue(name.get(), &line);
       }
       line += line.empty() ? "{" : ",";
       AppendFigure(aggregate, all, &line);
@@ -261,12 +261,12 @@ int RunIndex(const TableCommand& options) {
   index.unique = options.unique;
   index.where = options.where;
   index.q = static_cast<unsigned>(options.q);
-  IndexKind kind = IndexKind::kLexical;
+  IndexKind kind = IndexKind::kOrdered;
   for (const IndexKind one : {IndexKind::kNumeric, IndexKind::kToken, IndexKind::kQGram}) kind = options.kind == NameOf(one) ? one : kind;
   for (const auto part : absl::StrSplit(options.on, ',', absl::SkipEmpty())) {  // NAME or NAME:KIND
     const std::vector<std::string> words = absl::StrSplit(part, ':');
     IndexColumn column{words[0], kind};
-    for (const IndexKind one : {IndexKind::kLexical, IndexKind::kNumeric, IndexKind::kToken, IndexKind::kQGram}) {
+    for (const IndexKind one : {IndexKind::kOrdered, IndexKind::kNumeric, IndexKind::kToken, IndexKind::kQGram}) {
       if (words.size() > 1 && words[1] == NameOf(one)) column.kind = one;
     }
     if (words.size() > 1 && words[1] != NameOf(column.kind))
@@ -390,8 +390,8 @@ int RunVerify(const TableCommand& options) {
 
 void AddIndexOptions(CLI::App* app, TableCommand& options) {
   app->add_option("--on", options.on, "Create an index on these columns: NAME or NAME:KIND, separated by commas")->type_name("COLUMNS");
-  AddChoice(app, "--kind", &options.kind, {"lexical", "numeric", "token", "qgram"},
-            "The kind of its columns, default lexical; token: words, qgram: substrings");
+  AddChoice(app, "--kind", &options.kind, {"ordered", "numeric", "token", "qgram"},
+            "The kind of its columns, default ordered; numeric: the numbers of texts, token: words, qgram: substrings");
   app->add_option("--name", options.name, "Its name, default that of its columns")->type_name("NAME");
   app->add_flag("--unique", options.unique, "No two rows have the same value");
   app->add_option("--covering", options.covering, "Further columns that are stored with it")->type_name("COLUMNS");

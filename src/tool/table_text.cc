@@ -131,7 +131,7 @@ Status TableReader::EndRecord() {
   TextRow row{.key = std::move(fields[key_at_].first), .cells = {}, .line = first_line_};
   for (std::size_t i = 0; i < fields.size(); ++i) {
     if (i == key_at_ || (fields[i].first.empty() && !fields[i].second)) continue;
-    row.cells.emplace_back(header_[i], table::OwnedValue(Value(fields[i].first)));
+    row.cells.emplace_back(header_[i], Value::Untyped(fields[i].first));
   }
   return take_(row);
 }

@@ -1,8 +1,8 @@
 // The texts of tables: rows as CSV (RFC 4180) and as JSON Lines.
 //
 // CSV: the first line names the columns. An empty field without quotes is no cell; "" is an empty
-// text. JSON Lines: an object a line, whose members are cells: a string, a number, a bool, null (no
-// cell), or {"b64":"..."} for bytes that are not UTF-8.
+// text. Fields are texts without a type: Value::Untyped. JSON Lines: an object a line, whose members are cells: a string, a number, a bool,
+// null (no cell), or {"b64":"..."} for bytes that are not UTF-8.
 //
 // The primary key is the field or member of one name, by default "key"; in CSV without it the first.
 #pragma once

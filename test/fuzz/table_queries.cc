@@ -25,6 +25,9 @@ constexpr std::string_view kTokens[] = {"select",
                                         "offset",
                                         "desc",
                                         "numeric",
+                                        "numeric(n)",
+                                        "numeric(s)",
+                                        "inf",
                                         "key",
                                         "n",
                                         "s",
@@ -153,8 +156,11 @@ void RunStatement(TableDBM& indexed, TableDBM& plain, std::string_view text) {
   Require(groups.ok() && expected_groups.ok() && groups->size() == expected_groups->size(), "GroupBy differs", groups.status());
   for (const auto& [name, figures] : *groups) {
     const auto found = expected_groups->find(name);
-    Require(found != expected_groups->end() && found->second.count == figures.count && found->second.min == figures.min &&
-                found->second.max_text == figures.max_text,
+    const auto is_same = [](const OwnedValue& a, const OwnedValue& b) {
+      return a.get().kind() == b.get().kind() && a.get().ToText() == b.get().ToText();
+    };
+    Require(found != expected_groups->end() && is_same(found->first, name) && found->second.count == figures.count &&
+                is_same(found->second.min, figures.min) && is_same(found->second.max, figures.max),
             "a group differs");
   }
 }

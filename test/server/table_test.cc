@@ -49,10 +49,10 @@ TEST_F(ServedTableTest, StoresAndShowsRowsInBothProtocols) {
   EXPECT_EQ(Ask(client, {"append", "ada", "name", " L."}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"append", "new", "t", "x"}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"count"}), ":3\r\n");
-  const std::string cells = Bulk("name") + Bulk("Ada L.") + Bulk("age") + Bulk("36");
+  const std::string cells = Bulk("name") + Bulk("Ada L.") + Bulk("age") + ":36\r\n";
   EXPECT_EQ(Ask(client, {"get", "ada"}), "*4\r\n" + cells);
   EXPECT_EQ(Ask(client, {"get", "bob", "age", "none", "name"}),
-            "*6\r\n" + Bulk("age") + Bulk("41") + Bulk("none") + "$-1\r\n" + Bulk("name") + Bulk(std::string("B\0\r\n", 4)));
+            "*6\r\n" + Bulk("age") + ":41\r\n" + Bulk("none") + "$-1\r\n" + Bulk("name") + Bulk(std::string("B\0\r\n", 4)));
   EXPECT_EQ(Ask(client, {"get", "none"}), "$-1\r\n");
   client.Run({"hello", "3"});
   EXPECT_EQ(Ask(client, {"get", "ada"}), "%2\r\n" + cells);
@@ -92,11 +92,10 @@ TEST_F(ServedTableTest, RunsStatements) {
   ServerProcess server({"--table", Table()});
   RespClient client = server.Connect();
   PutTenRows(client);
-  EXPECT_EQ(
-      Ask(client, {"query", "select key, n where n >= 8 order by n desc numeric"}),
-      "*2\r\n*4\r\n" + Bulk("key") + Bulk("r9") + Bulk("n") + Bulk("9") + "*4\r\n" + Bulk("key") + Bulk("r8") + Bulk("n") + Bulk("8"));
+  EXPECT_EQ(Ask(client, {"query", "select key, n where n >= 8 order by n desc"}),
+            "*2\r\n*4\r\n" + Bulk("key") + Bulk("r9") + Bulk("n") + ":9\r\n*4\r\n" + Bulk("key") + Bulk("r8") + Bulk("n") + ":8\r\n");
   EXPECT_EQ(Ask(client, {"query", "select * where n = 3"}),
-            "*1\r\n*6\r\n" + Bulk("key") + Bulk("r3") + Bulk("n") + Bulk("3") + Bulk("s") + Bulk("odd"));
+            "*1\r\n*6\r\n" + Bulk("key") + Bulk("r3") + Bulk("n") + ":3\r\n" + Bulk("s") + Bulk("odd"));
   EXPECT_EQ(Ask(client, {"query_ro", "select * where n = 33"}), "*0\r\n");
   EXPECT_EQ(Ask(client, {"query", "select count(*)"}), "*1\r\n*2\r\n" + Bulk("count(*)") + ":10\r\n");
   EXPECT_EQ(Ask(client, {"query", "select MIN(key), count(key)"}),
@@ -111,7 +110,7 @@ TEST_F(ServedTableTest, RunsStatements) {
                 ":0\r\n" + "%4\r\n" + Bulk("s") + Bulk("even") + Bulk("count(*)") + ":3\r\n" + Bulk("max(n)") + ":6\r\n" +
                 Bulk("sum(none)") + ":0\r\n" + "%4\r\n" + Bulk("s") + Bulk("odd") + Bulk("count(*)") + ":4\r\n" + Bulk("max(n)") +
                 ":7\r\n" + Bulk("sum(none)") + ":0\r\n");
-  EXPECT_EQ(Ask(client, {"query", "select n limit 1"}), "*1\r\n%1\r\n" + Bulk("n") + Bulk("1"));
+  EXPECT_EQ(Ask(client, {"query", "select n limit 1"}), "*1\r\n%1\r\n" + Bulk("n") + ":1\r\n");
   EXPECT_THAT(Ask(client, {"explain", "select * where n = 3"}), StartsWith("=59\r\ntxt:all rows\nrows are read of 9 rows\n"));
 }
 
@@ -139,7 +138,7 @@ TEST_F(ServedTableTest, PagesShowEachRowOnce) {
   EXPECT_EQ(pages, 4);
   for (const bool has_index : {false, true}) {
     if (has_index) {
-      EXPECT_EQ(Ask(client, {"index", "create", "", "on", "s", "lexical"}), "+OK\r\n");
+      EXPECT_EQ(Ask(client, {"index", "create", "", "on", "s", "ordered"}), "+OK\r\n");
     }
     EXPECT_EQ(KeysOfPages(client, "select key order by s limit 7 offset 1", "3", &pages),
               (std::vector<std::string>{"r2", "r4", "r6", "r8", "r1", "r3", "r5"}));
@@ -169,20 +168,20 @@ TEST_F(ServedTableTest, MakesIndices) {
   ServerProcess server({"--table", Table()});
   RespClient client = server.Connect();
   PutTenRows(client);
-  EXPECT_EQ(Ask(client, {"index", "create", "by_n", "covering", "1", "s", "where", "n >= 1", "on", "n", "numeric"}), "+OK\r\n");
+  EXPECT_EQ(Ask(client, {"index", "create", "by_n", "covering", "1", "s", "where", "n >= 1", "on", "n", "ordered"}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"index", "CREATE", "words", "on", "t", "token"}), "+OK\r\n");
-  EXPECT_EQ(Ask(client, {"index", "create", "u", "unique", "on", "s", "lexical"}),
+  EXPECT_EQ(Ask(client, {"index", "create", "u", "unique", "on", "s", "ordered"}),
             "-ERR index u cannot be unique: row 'r2' has the value of another one\r\n");
-  EXPECT_EQ(Ask(client, {"index", "create", "by_n", "on", "s", "lexical"}), "-ERR the table has an index by_n\r\n");
+  EXPECT_EQ(Ask(client, {"index", "create", "by_n", "on", "s", "ordered"}), "-ERR the table has an index by_n\r\n");
   EXPECT_EQ(Ask(client, {"put", "w", "t", "some words here"}), "+OK\r\n");  // in the pool
   EXPECT_EQ(Ask(client, {"query", "select key where t all 'words'"}), "*1\r\n*2\r\n" + Bulk("key") + Bulk("w"));
   EXPECT_EQ(Ask(client, {"index", "drop", "words"}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"index", "drop", "words"}), "-ERR there is no index 'words'\r\n");
   EXPECT_EQ(Ask(client, {"index", "list"}), "*1\r\n*14\r\n" + Bulk("name") + Bulk("by_n") + Bulk("columns") + "*2\r\n" + Bulk("n") +
-                                                Bulk("numeric") + Bulk("unique") + ":0\r\n" + Bulk("covering") + "*1\r\n" + Bulk("s") +
+                                                Bulk("ordered") + Bulk("unique") + ":0\r\n" + Bulk("covering") + "*1\r\n" + Bulk("s") +
                                                 Bulk("where") + Bulk("n >= 1") + Bulk("q") + ":3\r\n" + Bulk("ready") + ":1\r\n");
-  EXPECT_EQ(Ask(client, {"column", "set", "n", "int64"}), "-ERR column 'n': row 'r0' has a value of another type\r\n");
-  EXPECT_EQ(Ask(client, {"column", "set", "n", "string", "unique"}), "+OK\r\n");
+  EXPECT_EQ(Ask(client, {"column", "set", "n", "string"}), "-ERR column 'n': row 'r0' has a value of another type\r\n");
+  EXPECT_EQ(Ask(client, {"column", "set", "n", "int64", "unique"}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"put", "other", "n", "9"}), "-ERR column 'n': another row has the value, and index n is unique\r\n");
   EXPECT_EQ(client.Run({"hako.check"}), "+OK\r\n");
 }
@@ -206,10 +205,10 @@ TEST_F(ServedTableTest, RefusesBadInputInOneLine) {
       {{"explain", "select * where"}, "-ERR position 15: "},
       {{"index", "create", "i", "on", "n", "none"}, "-ERR 'none' is no kind of index\r\n"},
       {{"index", "create", "i", "on", "n"}, "-ERR syntax error\r\n"},
-      {{"index", "create", "i", "covering", "9", "n", "on", "n", "lexical"}, "-ERR syntax error\r\n"},
+      {{"index", "create", "i", "covering", "9", "n", "on", "n", "ordered"}, "-ERR syntax error\r\n"},
       {{"index", "create", "i", "covering", "1", "on", "n", "numeric"}, "-ERR syntax error\r\n"},
       {{"index", "create", "i", "q", "9", "on", "n", "qgram"}, "-ERR Q is from 1 to 8\r\n"},
-      {{"index", "create", "i", "where", "n >", "on", "n", "lexical"}, "-ERR "},
+      {{"index", "create", "i", "where", "n >", "on", "n", "ordered"}, "-ERR "},
       {{"index", "none"}, "-ERR syntax error\r\n"},
       {{"column", "set", "n", "int64", "none"}, "-ERR syntax error\r\n"},
       {{"put", std::string(1025, 'k'), "a", "1"}, "-ERR a primary key of 1025 bytes exceeds the limit of 1024 bytes\r\n"},
@@ -277,7 +276,7 @@ TEST_F(ServedTableTest, RefusesChangesOfATableThatIsRead) {
   EXPECT_EQ(Ask(client, {"put", "k", "new", "1"}), refusal);
   EXPECT_EQ(Ask(client, {"del", "r1"}), refusal);
   EXPECT_EQ(Ask(client, {"query", "update set n = 1"}), refusal);
-  EXPECT_EQ(Ask(client, {"index", "create", "", "on", "n", "lexical"}), refusal);
+  EXPECT_EQ(Ask(client, {"index", "create", "", "on", "n", "ordered"}), refusal);
   EXPECT_EQ(Ask(client, {"count"}), ":10\r\n");
 }
 
@@ -362,7 +361,7 @@ TEST_F(ServedTableTest, KillLosesNoAcknowledgedRow) {
     RespClient client = server.Connect();
     ASSERT_TRUE(client.is_open()) << "round " << round;
     if (round == 0) {
-      ASSERT_EQ(Ask(client, {"index", "create", "", "on", "n", "lexical"}), "+OK\r\n");
+      ASSERT_EQ(Ask(client, {"index", "create", "", "on", "n", "ordered"}), "+OK\r\n");
     }
     for (int i = 0; i < kClients; ++i) {
       if (acknowledged[i] == 0) continue;

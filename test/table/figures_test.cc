@@ -28,7 +28,7 @@ class FiguresTest : public testing::Test {
     EXPECT_THAT(statement, IsOk());
     const auto all = table_->Select(*statement).Aggregate("q");
     EXPECT_THAT(all, IsOk());
-    const table::OwnedValue figure = FigureOf(statement->aggregates[0], *all);
+    const OwnedValue figure = FigureOf(statement->aggregates[0], *all);
     static constexpr const char* kKinds[] = {"null", "text ", "int ", "double ", "bool "};
     return kKinds[static_cast<int>(figure.get().kind())] + figure.get().ToText();
   }
@@ -42,7 +42,7 @@ TEST_F(FiguresTest, LeastAndGreatestIntegersAreExact) {
   EXPECT_EQ(Figure("max"), "int " + std::to_string(kInexact + 2));
   PutAll({kLargest, kLargest - 1});
   EXPECT_EQ(Figure("max"), "int " + std::to_string(kLargest));
-  PutAll({std::to_string(kSmallest)});  // as a text
+  PutAll({kSmallest});
   EXPECT_EQ(Figure("min"), "int " + std::to_string(kSmallest));
 }
 
@@ -62,8 +62,9 @@ TEST_F(FiguresTest, IntegersAndDoublesAreComparedExactly) {
   EXPECT_EQ(Figure("min"), "double 0.5");
   PutAll({-2.0, -2});  // the integer of equal numbers, in any order
   EXPECT_EQ(Figure("min"), "int -2");
-  PutAll({"x"});  // not all values are numbers: texts are compared
-  EXPECT_EQ(Figure("max"), "text x");
+  PutAll({"-1"});  // a text, which is above all numbers
+  EXPECT_EQ(Figure("max"), "text -1");
+  EXPECT_EQ(Figure("min"), "int -2");
 }
 
 TEST_F(FiguresTest, RowsWithoutTheColumnAreAGroupOfTheirOwn) {

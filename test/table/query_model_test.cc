@@ -57,16 +57,16 @@ class Model {
     for (std::uint64_t i = random_.Below(6); i > 0; --i) text += Word() + (random_.OneIn(4) ? ", " : " ");
     return text;
   }
-  // Numbers as int64, double, and text; small ones, and some about 2^53.
+  // Numbers as int64, double, bool and text; small ones, and some about 2^53.
   Value NumberValue(std::string* buffer) {
     const auto number = static_cast<std::int64_t>(random_.Below(12)) - 2 + (random_.OneIn(10) ? std::int64_t{1} << 53 : 0);
     switch (random_.Below(4)) {
       case 0:
-        return Value(static_cast<double>(number) + (random_.OneIn(3) ? 0.5 : 0));
+        return random_.OneIn(20) ? Value(number < 0 ? -0.0 : 1 / 0.0) : Value(static_cast<double>(number) + (random_.OneIn(3) ? 0.5 : 0));
       case 1:
         return Value(*buffer = std::to_string(number));
       case 2:
-        return random_.OneIn(4) ? Value(*buffer = Word()) : Value(number);
+        return random_.OneIn(4) ? Value(*buffer = Word()) : random_.OneIn(4) ? Value(number > 3) : Value(number);
       default:
         return Value(number);
     }
@@ -106,7 +106,7 @@ class Model {
 
   void ChangeIndices() {
     IndexOptions options = kIndices[random_.Below(kIndices.size())];
-    const std::string name = options.name.empty() ? (options.columns[0].kind == IndexKind::kLexical
+    const std::string name = options.name.empty() ? (options.columns[0].kind == IndexKind::kOrdered
                                                          ? options.columns[0].column
                                                          : options.columns[0].column + ":" + std::string(NameOf(options.columns[0].kind)))
                                                   : options.name;
@@ -136,10 +136,9 @@ class Model {
 
   Condition Leaf() {
     std::string buffer;
-    const Value number =
-        random_.OneIn(3) ? Value(static_cast<double>(random_.Below(16)) - 2.5) : Value(static_cast<std::int64_t>(random_.Below(12)) - 2);
+    const Value number = NumberValue(&buffer);
     const std::string word = Word(), other = Word(), text = Text();
-    const Column n("n"), s("s"), t("t");
+    const Column n = random_.OneIn(3) ? Column("n").Numeric() : Column("n"), s("s"), t("t");
     switch (random_.Below(24)) {
       case 0:
         return n == number;
@@ -154,7 +153,7 @@ class Model {
       case 5:
         return n.Between(number, 7);
       case 6:
-        return n.In({number, 4, 4.0, 2});
+        return n.In({number, 4, 4.0, "4", 2, true});
       case 7:
         return n != number;
       case 8:
@@ -182,7 +181,7 @@ class Model {
       case 19:
         return t.EndsWith(word + ", ");
       case 20:
-        return s.Contains(word);
+        return random_.OneIn(2) ? s.Contains(word) : n.BeginsWith(NumberValue(&buffer).ToText().substr(0, 1));
       case 21:
         return random_.OneIn(2) ? s.IsNull() : n.IsNotNull();
       case 22:
@@ -229,10 +228,8 @@ class Model {
       if (random_.OneIn(4)) {
         std::string buffer;
         const Value value = column == "n" ? NumberValue(&buffer) : Value(buffer = Word());
-        const std::string key = "k" + std::to_string(random_.Below(num_keys_)), text = value.ToText();
-        both([&](Query& query) {
-          query.After(key, column.empty() || value.is_null() ? std::nullopt : std::optional<std::string_view>(text));
-        });
+        const std::string key = "k" + std::to_string(random_.Below(num_keys_));
+        both([&](Query& query) { query.After(key, value); });
       }
       if (random_.OneIn(2)) {
         const std::uint64_t limit = random_.Below(20), offset = random_.Below(5);

@@ -74,7 +74,7 @@ TEST(TableConcurrentTest, IndicesComeAndGoBesideWritersAndQueries) {
   threads.emplace_back([&] {
     for (int i = 0; !is_over; ++i) {
       const IndexKind kind = static_cast<IndexKind>(i % 4);
-      const std::string column = kind == IndexKind::kLexical || kind == IndexKind::kNumeric ? "a" : "t";
+      const std::string column = kind == IndexKind::kOrdered || kind == IndexKind::kNumeric ? "a" : "t";
       ASSERT_THAT(table->CreateIndex({.name = "index", .columns = {{column, kind}}}), IsOk());
       ASSERT_THAT(table->DropIndex("index"), IsOk());
     }

@@ -52,7 +52,7 @@ StatusOr<Rows> Checked(TableDBM& table) {
     if (!index.is_ready) return absl::DataLossError(absl::StrCat("index ", index.options.name, " is half built"));
     if (index.options.columns[0].kind != IndexKind::kNumeric) continue;
     // Its entries are those that Verify knows, and a query takes them.
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t by_index, table.Select().Where(Column("n") >= -1).Count());
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t by_index, table.Select().Where(Column("n").Numeric() >= -1).Count());
     std::uint64_t by_rows = 0;
     HAKO_RETURN_IF_ERROR(table.Select().Each([&by_rows](std::string_view, const RowView& row) {
       by_rows += row["n"].is_null() ? 0u : 1u;

@@ -248,7 +248,7 @@ TEST(TableTest, ReopensWithColumnsIndicesAndCount) {
   {
     ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(path));
     ASSERT_THAT(table->SetColumn("age", {.type = ColumnType::kInt64}), IsOk());
-    ASSERT_THAT(table->CreateIndex({.name = "old", .columns = {{"age", IndexKind::kNumeric}}, .where = "age >= 60"}), IsOk());
+    ASSERT_THAT(table->CreateIndex({.name = "old", .columns = {{"age"}}, .where = "age >= 60"}), IsOk());
     for (int i = 0; i < 100; ++i) ASSERT_THAT(table->Put(std::to_string(i), {{"age", i}}), IsOk());
     ASSERT_THAT(table->Close(), IsOk());
     EXPECT_THAT(table->Put("late", {}), StatusIs(absl::StatusCode::kFailedPrecondition));

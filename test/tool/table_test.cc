@@ -49,7 +49,7 @@ TEST_F(TableCommandTest, PutsGetsAndQueriesRows) {
             "{\"none\":null,\"max(key)\":\"bob\",\"count(key)\":2}\n");
   EXPECT_EQ(RunTool({"table", "query", path_, "update set age = 21 where key = 'bob'"}).out, "1 row\n");
   EXPECT_EQ(RunTool({"table", "query", path_, "delete where age < 30"}).out, "1 row\n");
-  EXPECT_EQ(RunTool({"table", "query", path_, "select count(*) group by age"}).out, "{\"age\":\"36\",\"count(*)\":1}\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select count(*) group by age"}).out, "{\"age\":36,\"count(*)\":1}\n");
   const ToolResult malformed = RunTool({"table", "query", path_, "select where age >"});
   EXPECT_EQ(malformed.exit_code, 2);
   EXPECT_THAT(malformed.err, HasSubstr("position 8"));
@@ -61,8 +61,8 @@ TEST_F(TableCommandTest, ImportsAndExportsCsvAndJsonLines) {
   const std::string csv = Write("in.csv", "id,name,age,note\r\n1,\"Smith, \"\"Jo\"\"\",36,\"two\nlines\"\n2,,40,\"\"\n");
   ASSERT_EQ(RunTool({"table", "import", path_, csv, "--key", "id"}).exit_code, 0);
   EXPECT_EQ(RunTool({"table", "get", path_, "1"}).out,
-            "{\"key\":\"1\",\"name\":\"Smith, \\\"Jo\\\"\",\"age\":\"36\",\"note\":\"two\\nlines\"}\n");
-  EXPECT_EQ(RunTool({"table", "get", path_, "2"}).out, "{\"key\":\"2\",\"age\":\"40\",\"note\":\"\"}\n");
+            "{\"key\":\"1\",\"name\":\"Smith, \\\"Jo\\\"\",\"age\":36,\"note\":\"two\\nlines\"}\n");
+  EXPECT_EQ(RunTool({"table", "get", path_, "2"}).out, "{\"key\":\"2\",\"age\":40,\"note\":\"\"}\n");
   const std::string rows = "{\"key\":\"3\",\"age\":41,\"x\":0.5}\n{\"key\":\"4\",\"b\":{\"b64\":\"/w==\"},\"on\":true}\n";
   ASSERT_EQ(RunTool({"table", "import", path_, Write("in.jsonl", rows)}).exit_code, 0);
   ASSERT_EQ(RunTool({"table", "export", path_, dir_.File("out.jsonl")}).exit_code, 0);
@@ -83,17 +83,17 @@ TEST_F(TableCommandTest, IndicesAreListedExplainedAndDropped) {
       RunTool({"table", "import", path_, Write("in.jsonl", "{\"key\":\"1\",\"a\":5,\"t\":\"some words\"}\n{\"key\":\"2\",\"a\":5}\n")})
           .exit_code,
       0);
-  ASSERT_EQ(RunTool({"table", "index", path_, "--on", "a", "--kind", "numeric"}).exit_code, 0);
+  ASSERT_EQ(RunTool({"table", "index", path_, "--on", "a"}).exit_code, 0);
   ASSERT_EQ(RunTool({"table", "index", path_, "--on", "t:token", "--name", "words"}).exit_code, 0);
-  EXPECT_EQ(RunTool({"table", "index", path_}).out, "a:numeric\ta numeric\nwords\tt token\n");
+  EXPECT_EQ(RunTool({"table", "index", path_}).out, "a\ta ordered\nwords\tt token\n");
   EXPECT_THAT(RunTool({"table", "explain", path_, "select where a = 5"}).err, HasSubstr("position 8"));
-  EXPECT_THAT(RunTool({"table", "explain", path_, "select * where a = 5"}).out, HasSubstr("index a:numeric: a = 5"));
-  const ToolResult unique = RunTool({"table", "index", path_, "--on", "a", "--unique"});
+  EXPECT_THAT(RunTool({"table", "explain", path_, "select * where a = 5"}).out, HasSubstr("index a: a = 5"));
+  const ToolResult unique = RunTool({"table", "index", path_, "--on", "a", "--name", "one", "--unique"});
   EXPECT_EQ(unique.exit_code, 2);
   EXPECT_THAT(unique.err, HasSubstr("cannot be unique"));
   ASSERT_EQ(RunTool({"table", "index", path_, "--drop", "words"}).exit_code, 0);
   EXPECT_EQ(RunTool({"table", "index", path_, "--drop", "words"}).exit_code, 1);
-  EXPECT_EQ(RunTool({"table", "index", path_}).out, "a:numeric\ta numeric\n");
+  EXPECT_EQ(RunTool({"table", "index", path_}).out, "a\ta ordered\n");
 }
 
 TEST_F(TableCommandTest, OtherCommandsRefuseATable) {

@@ -4,11 +4,10 @@
 //   Column("text").Search("tree \"page cache\" | hash -lock")
 //   Key() >= "user:"
 //
-// The type of a literal decides how cells are compared: text with the text of the cell, by bytes; a
-// number with its number (table/value.h). A condition on a row that lacks the column is false, and
-// so is one on the number of a cell without one; only IsNull is true there. `!` turns true into false
-// and false into true, so `!(Column("a") == 1)` holds for rows without `a`, and `Column("a") != 1`
-// does not.
+// Comparisons are those of the order of values (table/value.h): every number is below every text, so
+// `Column("age") >= 20` holds for the text 'old', and `Column("age").Numeric() >= 20` does not. A condition on
+// a row that lacks the column is false, except IsNull. `!` turns true into false and false into true, so
+// `!(Column("a") == 1)` holds for rows without `a`, and `Column("a") != 1` does not.
 //
 // A condition is a value: copies share its parts, which never change. It has its own bytes. An error
 // in it, such as a malformed regular expression, is reported by the query that uses it.
@@ -32,8 +31,35 @@ namespace hako {
 class QueryEffort;
 
 namespace table {
+
 struct Node;
-}
+
+// The operator of a node of a condition.
+enum class Op : std::uint8_t {
+  kAnd,
+  kOr,
+  kNot,  // of its children
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kBetween,
+  kIn,  // of the values
+  kContains,
+  kBegins,
+  kEnds,
+  kRegex,  // of the first value, a text
+  kAllWords,
+  kAnyWord,
+  kPhrase,  // of the words
+  kIsNull,
+  kIsNotNull,
+  kKeyIn  // of the keys: the primary key is one of them
+};
+
+}  // namespace table
 
 // A condition: see the head of this header.
 class Condition {
@@ -63,8 +89,10 @@ class Column {
  public:
   // The column of this name, in any table.
   explicit Column(std::string_view name) : name_(name) {}
+  // The cast `numeric` of its value (table/value.h): the numbers of texts, and null of other texts.
+  Column Numeric() const;
 
-  // Present and different from the literal, and so on.
+  // Equal to the literal; present and different from it; and so on.
   friend Condition operator==(const Column& column, const Value& value);
   friend Condition operator!=(const Column& column, const Value& value);
   friend Condition operator<(const Column& column, const Value& value);
@@ -88,7 +116,8 @@ class Column {
   Condition HasAny(std::string_view words) const;
   Condition HasPhrase(std::string_view words) const;
   // A full-text expression: words and "phrases in quotes", all of which the text has; `-` before one
-  // that it must not have; `|` between alternatives, which binds less than a blank.
+  // that it must not have; `|` between alternatives, which binds less than a blank. False if the row lacks
+  // the column, also where all words are to be absent.
   Condition Search(std::string_view expression) const;
 
   // The row lacks the column, or has it.
@@ -98,38 +127,19 @@ class Column {
  private:
   friend Column Key();
   Column() = default;
+  // A condition of one operator, and its node.
+  table::Node Leaf(table::Op op, std::span<const Value> values = {}) const;
+  Condition Of(table::Op op, std::span<const Value> values = {}) const;
+  Condition OfText(table::Op op, std::string_view text) const;
+
   std::string name_;  // empty: the primary key
+  bool is_numeric_ = false;
 };
 
 // The primary key, as a column of text.
 Column Key();
 
 namespace table {
-
-// The operator of a node of a condition.
-enum class Op : std::uint8_t {
-  kAnd,
-  kOr,
-  kNot,  // of its children
-  kEqual,
-  kNotEqual,
-  kLess,
-  kLessEqual,
-  kGreater,
-  kGreaterEqual,
-  kBetween,
-  kIn,  // of the values
-  kContains,
-  kBegins,
-  kEnds,
-  kRegex,  // of the first value, a text
-  kAllWords,
-  kAnyWord,
-  kPhrase,  // of the words
-  kIsNull,
-  kIsNotNull,
-  kKeyIn  // of the keys: the primary key is one of them
-};
 
 struct Pattern;  // a compiled regular expression
 
@@ -138,9 +148,9 @@ struct Node {
   Op op;
   bool is_key = false;  // of the primary key
   std::string column = {};
+  bool is_numeric = false;  // of the cast of the column
   std::vector<OwnedValue> values = {};
-  std::vector<std::optional<Number>> numbers = {};  // of the values that are numbers
-  std::vector<std::string> words = {};              // folded
+  std::vector<std::string> words = {};  // folded
   std::vector<std::shared_ptr<const Node>> children = {};
   std::shared_ptr<const Pattern> pattern = nullptr;
   std::shared_ptr<const std::vector<std::string>> keys = nullptr;  // ascending

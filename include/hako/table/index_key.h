@@ -8,13 +8,13 @@
 //   01 KEY                          a row, by its primary key (table/row.h)
 //   02 NUMBER PARTS [KEY]           an entry of an index; without KEY where a unique index has a value
 //
-// A part is
-//   00                              null: the row lacks the column, or the cell has no number
-//   01 BYTES 00 00                  text; a zero byte in it is 00 FF
-//   02 NUMBER                       a number: see AppendNumber
-//   BYTES 00                        a word or a q-gram, which is the only part of its index and has no
-//                                   zero byte: q-grams with one are left out
-// No part is the beginning of another one, so parts can follow each other.
+// A part is, in the order of values (table/value.h)
+//   00                              null
+//   01 NUMBER                       a number or bool: see AppendNumber
+//   02 BYTES 00 00                  bytes; a zero byte in them is 00 FF
+// or, as the only part of its index,
+//   BYTES 00                        a word or a q-gram, which has no zero byte: q-grams with one are left out
+// Equal values have the same part, whatever their kinds. No part is the beginning of another one, so parts can follow each other.
 #pragma once
 
 #include <bit>
@@ -31,7 +31,7 @@
 namespace hako::table {
 
 inline constexpr char kCatalogueSpace = 0, kRowSpace = 1, kEntrySpace = 2;
-inline constexpr char kNullPart = 0, kTextPart = 1, kNumberPart = 2;
+inline constexpr char kNullPart = 0, kNumberPart = 1, kTextPart = 2;
 
 inline std::string CatalogueKey(char kind) { return {kCatalogueSpace, kind}; }
 inline std::string CatalogueKey(char kind, std::uint16_t number) {
@@ -76,19 +76,18 @@ inline void AppendNumber(const Number& number, std::string* out) {
 
 inline void AppendWord(std::string_view word, std::string* out) { out->append(word).push_back('\0'); }
 
-// The part of a value in an index of this kind, kLexical or kNumeric. False if it is the null part.
+// The part of a value, or in an index of kNumeric that of its cast. False if it is the null part.
 inline bool AppendPart(const Value& value, IndexKind kind, std::string* out) {
-  if (kind == IndexKind::kNumeric) {
-    const std::optional<Number> number = NumberOf(value);
-    out->push_back(number ? kNumberPart : kNullPart);
-    if (number) AppendNumber(*number, out);
-    return number.has_value();
+  if (kind == IndexKind::kNumeric) return AppendPart(NumericOf(value), IndexKind::kOrdered, out);
+  if (value.kind() == Value::Kind::kBytes) {
+    out->push_back(kTextPart);
+    AppendText(value.bytes(), out);
+    return true;
   }
-  out->push_back(value.is_null() ? kNullPart : kTextPart);
-  if (value.is_null()) return false;
-  std::string buffer;
-  AppendText(value.Text(&buffer), out);
-  return true;
+  const std::optional<Number> number = NumberOf(value);
+  out->push_back(number ? kNumberPart : kNullPart);
+  if (number) AppendNumber(*number, out);
+  return number.has_value();
 }
 
 // The length of the part at the beginning of `parts`; 0 if it is damaged. `is_word`: of a word or a

@@ -33,8 +33,8 @@ namespace hako::table {
 // The parts of a query that the plan depends on.
 struct Wanted {
   const Condition* where;
-  std::optional<ColumnId> order_column;  // kKey: the primary key
-  IndexKind order_kind = IndexKind::kLexical;
+  std::optional<ColumnId> order_column;        // kKey: the primary key
+  IndexKind order_kind = IndexKind::kOrdered;  // or kNumeric: by the cast
   bool is_descending = false;
   std::optional<std::uint64_t> rows;             // limit and offset
   std::optional<std::vector<ColumnId>> columns;  // needed, with those of the condition; nullopt: all

@@ -4,8 +4,8 @@
 //
 // Nothing is read until Each, Keys, Count, Aggregate, GroupBy, Update, Remove or Explain is called; a
 // query may be run many times. Without OrderBy the order is that of the keys or of the index that the
-// plan takes. With it, rows of equal values are in the order of their keys, in the same direction, and
-// rows that lack the column are below all others.
+// plan takes. With it, rows are in the order of values (table/value.h) of the column, of which null is the
+// first, and rows of equal values in the order of their keys, in the same direction.
 //
 // Results stream: memory does not grow with their number, except where a query must sort (OrderBy
 // without an index that serves it, and then only Limit rows are kept, if there is one) or group; that
@@ -47,18 +47,25 @@ class QueryRun;
 }  // namespace table
 
 // Figures over the rows of a query that have a column.
-struct Aggregates {
-  std::uint64_t count = 0;                   // rows that have the column; of an empty name: all rows
-  double sum = 0;                            // of the numbers
-  std::int64_t int_sum = 0;                  // exact if is_int
-  bool is_int = true;                        // all numbers are integers, and their sum is an int64
-  std::int64_t num_overflows = 0;            // of int_sum, upwards less downwards
-  std::uint64_t num_numbers = 0;             // rows whose value is a number
-  std::uint64_t num_doubles = 0;             // of these, the ones that are no int64
-  std::optional<Value> min = {};             // the least number, an int64 or a double: exact
-  std::optional<Value> max = {};             // the greatest
-  std::optional<std::string> min_text = {};  // the least text, by bytes
-  std::optional<std::string> max_text = {};  // the greatest
+class Aggregates {
+ public:
+  std::uint64_t count = 0;        // rows that have the column; of an empty name: all rows
+  std::uint64_t num_numbers = 0;  // of these, the ones whose value is a number or a bool
+  OwnedValue min = {};            // the least and the greatest value in the order of values (table/value.h);
+  OwnedValue max = {};            // null if no row has one
+
+  // The sum of the numbers, of which true is 1; texts add nothing. An int64 if all are integers and their
+  // sum is one, else a double.
+  Value Sum() const;
+
+  // Adds a value, unless it is null.
+  void Add(const Value& value);
+
+ private:
+  std::int64_t int_sum_ = 0;        // of the integers, modulo 2^64
+  std::int64_t num_overflows_ = 0;  // of it, upwards less downwards
+  double double_sum_ = 0;
+  std::uint64_t num_doubles_ = 0;
 };
 
 // A query: see the head of this header. A value: copies are separate queries.
@@ -73,8 +80,7 @@ class Query {
     where_ = where_ && condition;
     return *this;
   }
-  // The order: an empty name is the primary key. A column whose type (ColumnOptions) is a number or bool
-  // is ordered by its numbers in any case.
+  // The order: an empty name is the primary key.
   Query& OrderBy(std::string_view column, RowOrder order = RowOrder::kAscending) {
     order_by_ = column;
     order_ = order;
@@ -86,12 +92,12 @@ class Query {
     return *this;
   }
   // Only rows behind this one in the order, for pages: the last key of the page before, and in an
-  // order by a column also that row's value, as text. Rows that have come or gone meanwhile make no
-  // other row appear twice or be left out. Without OrderBy the order is that of the keys then. Fewer
+  // order by a column also that row's value, null if it has none. Rows that have come or gone meanwhile make
+  // no other row appear twice or be left out. Without OrderBy the order is that of the keys then. Fewer
   // rows than the limit are shown only by the last page.
-  Query& After(std::string_view key, std::optional<std::string_view> value = std::nullopt) {
+  Query& After(std::string_view key, const Value& value = Value()) {
     after_key_ = std::string(key);
-    after_value_ = value ? std::optional<std::string>(*value) : std::nullopt;
+    after_value_ = value;
     return *this;
   }
   // The columns that are wanted: an index that has them all is read instead of the rows. Rows may be
@@ -121,9 +127,9 @@ class Query {
   // The number of rows, after limit and offset.
   StatusOr<std::uint64_t> Count() const;
   StatusOr<Aggregates> Aggregate(std::string_view column) const;
-  // By the text of a column. The first group, nullopt, has the rows without it. `of`: the column of the
-  // figures.
-  using Groups = std::map<std::optional<std::string>, Aggregates>;
+  // By the value of a column: a group of all equal values. The first group, null, has the rows without it.
+  // `of`: the column of the figures.
+  using Groups = std::map<OwnedValue, Aggregates>;
   StatusOr<Groups> GroupBy(std::string_view column, std::string_view of = {}) const;
   // Updates or removes the rows in one atomic step; returns their number. OutOfRange if they take more
   // records than one batch (dbm/write_batch.h). A row that another thread changes meanwhile is changed
@@ -147,14 +153,14 @@ class Query {
   RowOrder order_ = RowOrder::kAscending;
   std::optional<std::uint64_t> limit_;
   std::uint64_t offset_ = 0;
-  std::optional<std::string> after_key_, after_value_;
+  std::optional<std::string> after_key_;
+  OwnedValue after_value_;
   std::optional<std::vector<std::string>> columns_;
   QueryEffort* effort_ = nullptr;
 };
 
-// The figure that a function of a statement is; null if no row has one. The least and the greatest value
-// are numbers if all values are, and else texts. A sum of integers that is no int64 is a double.
-table::OwnedValue FigureOf(const Statement::Aggregate& aggregate, const Aggregates& all);
+// The figure that a function of a statement is; null if no row has one.
+OwnedValue FigureOf(const Statement::Aggregate& aggregate, const Aggregates& all);
 // Its name in results, such as "count(*)" or "min(key)".
 std::string LabelOf(const Statement::Aggregate& aggregate);
 

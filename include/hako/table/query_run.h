@@ -38,7 +38,7 @@ class QueryRun {
   };
   using ShowRef = FunctionRef<bool(std::string_view key, const RowView& row)>;
 
-  void SetOrder();
+  Status SetOrder();
   void SetColumns(const std::optional<std::vector<std::string>>& columns);
   bool HoldIndices(const Access& access);
   void ReleaseIndices();
@@ -58,6 +58,7 @@ class QueryRun {
 
   const Query& query_;
   TableCore& core_;
+  Condition where_;  // of the query, with literals as the columns have them
   Wanted wanted_{};
   Filter filter_;
   Plan plan_;

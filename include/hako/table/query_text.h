@@ -1,6 +1,6 @@
 // Statements and conditions as text, in a small subset of SQL:
 //
-//   select name, age where age >= 20 and city = 'Rome' order by age desc numeric limit 10 offset 20
+//   select name, age where age >= 20 and city = 'Rome' order by age desc limit 10 offset 20
 //   select count(*), sum(age), min(age), max(age) where text search 'tree "page cache"' group by city
 //   update set city = 'Roma', age = null where city = 'Rome'
 //   delete where key between 'a' and 'b' or not name begins 'A'
@@ -12,9 +12,12 @@
 //   = != <> < <= > >=  between A and B  in (A, B ...)  is null  is not null
 //   contains  begins  ends  matches  all  any  phrase  search     of text: see table/condition.h
 // `not` may stand before between, in and those of text. Literals are 'text' (two quotes for one in
-// it), x'00ff' for other bytes, numbers, true and false. A column is a word, or anything in double
-// quotes; the word `key` is the primary key, and no column may have this name. Words of the language may
-// be of any case; those that IsReservedWord names need quotes as columns.
+// it), x'00ff' for other bytes, numbers, inf and -inf, true and false. A column is a word, or anything in
+// double quotes; the word `key` is the primary key, and no column may have this name. Words of the language
+// may be of any case; those that IsReservedWord names need quotes as columns.
+//
+// Values are compared and ordered by their types, as SQLite does: see table/value.h. numeric(age) in a
+// condition, and `order by age desc numeric`, are about the numbers that texts are.
 //
 // Errors are InvalidArgument and name the position, from 1.
 #pragma once
@@ -30,7 +33,7 @@
 
 namespace hako {
 
-// How a query orders rows.
+// How a query orders rows: by the values of a column, or by their cast `numeric` (table/value.h).
 enum class RowOrder : std::uint8_t { kAscending, kDescending, kNumericAscending, kNumericDescending };
 
 // A statement: see the head of this header.
@@ -45,8 +48,8 @@ struct Statement {
   };
   // A cell that an update sets.
   struct Assignment {
-    std::string column;       // its name
-    table::OwnedValue value;  // null removes it
+    std::string column;  // its name
+    OwnedValue value;    // null removes it
   };
 
   Kind kind = Kind::kSelect;                 // the verb
@@ -57,7 +60,6 @@ struct Statement {
   std::optional<std::string> group_by = {};  // the column of the groups
   std::optional<std::string> order_by = {};  // the column of the order; empty string: the primary key
   RowOrder order = RowOrder::kAscending;     // how it orders
-  bool is_numeric_given = false;             // whether `numeric` or `text` stands in it
   std::optional<std::uint64_t> limit = {};   // rows at most
   std::uint64_t offset = 0;                  // rows left out before
 };

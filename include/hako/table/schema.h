@@ -32,29 +32,30 @@ struct TableLimits {
 enum class ColumnType : std::uint8_t { kAny, kString, kInt64, kDouble, kBool, kBytes };
 
 // The schema of one column. Text that is stored in a column of a number or bool is converted, and
-// so is an int64 in a column of doubles; a value that cannot be converted is refused.
+// so is an int64 in a column of doubles; a value that cannot be converted is refused. Literals that are
+// compared with the column are converted, too (table/value.h).
 struct ColumnOptions {
   ColumnType type = ColumnType::kAny;  // kString: well-formed UTF-8
   bool not_null = false;               // each row has the column
   bool unique = false;                 // no two rows have equal values; makes a unique index of this column
-  Value default_value = {};            // of a row that is put without the column
+  OwnedValue default_value = {};       // of a row that is put without the column
 };
 
-// How an index orders the values of a column.
+// What an index has of the values of a column. The order of values, their numbers and texts: see table/value.h.
 enum class IndexKind : std::uint8_t {
-  kLexical,  // the text of the value, by bytes
-  kNumeric,  // its number
-  kToken,    // the words in its text: see table/words.h
-  kQGram     // all pieces of q characters of its text, for substrings
+  kOrdered,  // the values in their order: for comparisons, orders, unique columns, and texts that begin so
+  kNumeric,  // the cast `numeric` of the values, in their order: for comparisons and orders of the cast
+  kToken,    // the words in the text of the value: see table/words.h
+  kQGram     // all pieces of q characters of the text, for substrings
 };
 
 // A column of an index.
 struct IndexColumn {
   std::string column;                    // its name
-  IndexKind kind = IndexKind::kLexical;  // words and q-grams: in an index of one column only
+  IndexKind kind = IndexKind::kOrdered;  // words and q-grams: in an index of one column only
 };
 
-// An index. A row has an entry in a lexical or numeric index even if it lacks the column, so that
+// An index. A row has an entry in an ordered or numeric index even if it lacks the column, so that
 // the index can serve an order; `where` leaves such rows out.
 struct IndexOptions {
   std::string name = {};                   // of the index; empty: the columns' names and the kind
@@ -79,6 +80,6 @@ struct ColumnInfo {
 };
 
 std::string_view NameOf(ColumnType type);  // "any", "string", "int64", "double", "bool", "bytes"
-std::string_view NameOf(IndexKind kind);   // "lexical", "numeric", "token", "qgram"
+std::string_view NameOf(IndexKind kind);   // "ordered", "numeric", "token", "qgram"
 
 }  // namespace hako

@@ -1,13 +1,14 @@
 // TableDBM: rows of named columns under a primary key, in one file or in memory.
 //
 //   HAKO_ASSIGN_OR_RETURN(auto table, TableDBM::Open("people.hktb"));
-//   HAKO_RETURN_IF_ERROR(table->CreateIndex({.columns = {{"age", IndexKind::kNumeric}}}));
+//   HAKO_RETURN_IF_ERROR(table->CreateIndex({.columns = {{"age"}}}));
 //   HAKO_RETURN_IF_ERROR(table->Put("ada", {{"name", "Ada"}, {"age", 36}}));
 //   auto found = table->Select().Where(Column("age") >= 20).OrderBy("name").Limit(10);
 //   Status status = found.Each([](std::string_view key, const RowView& row) { ...; return true; });
 //
 // A row is a set of cells: no schema is needed, and rows of one table may have different columns. A
-// column may be given a type and rules (SetColumn), and indices (CreateIndex). Rows, the entries of
+// column may be given a type and rules (SetColumn), and indices (CreateIndex). Values are compared and ordered
+// by their types: see table/value.h. Rows, the entries of
 // indices, and the catalogue of both are records of one TreeDBM, or of a BabyDBM in memory
 // (table/index_key.h). Each change of a row and of its entries is one atomic step: no reader and no
 // crash separates them.
@@ -90,7 +91,7 @@ class TableBatch {
   friend class TableDBM;
   struct CellPlace {
     std::size_t begin, name_size, value_size;
-    Value value;  // unless it is bytes
+    Value value;  // without its bytes
   };
   struct ChangePlace {
     int kind;
@@ -128,7 +129,7 @@ class TableDBM {
   // Sets some columns of a row; null removes a column. NotFound if there is no row.
   Status Update(std::string_view key, std::span<const Cell> cells);
   Status Update(std::string_view key, std::initializer_list<Cell> cells) { return Update(key, std::span(cells.begin(), cells.size())); }
-  // Appends to the text of some columns; stores the row if there is none.
+  // Appends to the text of some columns, which become bytes; stores the row if there is none.
   Status Append(std::string_view key, std::span<const Cell> cells);
   Status Append(std::string_view key, std::initializer_list<Cell> cells) { return Append(key, std::span(cells.begin(), cells.size())); }
   // Removes a row. NotFound if there is none.

@@ -1,72 +1,177 @@
-// Value: what a cell of a row holds, as a view. Cell: a column's name and its value.
+// Value: what a cell of a row holds, as a view. OwnedValue: the same with its own bytes. Cell: a column's
+// name and its value.
 //
-// A value is null, bytes, an int64, a double or a bool. A row keeps the kind of each cell, so no
-// schema is needed to read it. Conditions and indices see a value in two ways:
+// A value is null, bytes, an int64, a double or a bool. A row keeps the kind of each cell, so no schema is
+// needed to read it. An absent column and null are the same.
+//
+// The order of values. There is one, and it is that of conditions, indices, `order by` and pages, of
+// groups, min, max and unique columns, of statements, and of < and == here:
+//
+//   null  <  numbers  <  bytes
+//
+//   numbers   int64, double and bool together, by their exact value: no int64 and no double is rounded. false
+//             is 0, true is 1, and -0.0 is 0.0. So 1, 1.0 and true are equal: they are one group, and one of
+//             them fits a unique column. NaN is refused.
+//   bytes     byte by byte, unsigned; a text is before those that it begins. A text is no number: '9' is
+//             above 100, and not equal to 9.
+//
+// No comparison in a condition holds for null. A literal that is compared with a column of a type (schema.h)
+// is first converted to that type, if it can be: beside an int64, '36' is 36; beside a string, 36 is '36'.
+//
+// Conditions on text (contains, begins, words ...) see a value's text:
 //   its text    bytes as they are; a number in decimal, a bool as "true" or "false"
-//   its number  an int64 or double as it is, a bool as 0 or 1; bytes if all of them are a decimal
-//               number, without blanks; else none
-// An absent column and null are the same.
+// The cast `numeric` (Column::Numeric, RowOrder::kNumericAscending, IndexKind::kNumeric) sees its number:
+//   its number  an int64, double or bool as it is; of bytes that are a decimal number, without blanks, that
+//               number; else null
 //
-// Numbers are compared exactly, int64 with double too: neither is rounded. NaN is refused.
+// SQLite orders values so, too, except in these points:
+//   - it has texts and blobs, all texts before all blobs; here both are bytes
+//   - it converts literals also where the other side is an expression, a view or a subquery with an affinity;
+//     here only a literal beside a column, or beside `numeric`
+//   - it stores a text that an integer column cannot convert; here that is refused
+//   - its sum takes the number that a text begins with; here a text adds nothing
+//   - its cast to numeric is 0 for a text that is no number; here null
+//   - 36.0 as text is '36.0' there, and '36' here
 #pragma once
 
 #include <compare>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "absl/base/attributes.h"
+
 namespace hako {
 
-// A value of a cell: see the head of this header. Bytes are not copied.
+namespace table {
+// A type of numbers, not of characters.
+template <class T>
+concept Integer = std::integral<T> && sizeof(T) <= sizeof(std::int64_t) && !std::same_as<T, bool> && !std::same_as<T, char> &&
+                  !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
+}  // namespace table
+
+// A value of a cell: see the head of this header. Bytes are not copied: of a temporary string, it is valid
+// up to the end of the full expression.
 class Value {
  public:
-  // What it holds.
+  // What it holds. Of equal numbers, the one of the first kind stands for all: in groups, min and max.
   enum class Kind : std::uint8_t { kNull, kBytes, kInt, kDouble, kBool };
 
-  // Conversions are implicit, so that values can stand in lists of cells.
+  // Conversions are implicit, so that values can stand in lists of cells. Characters, enumerations, long
+  // double and other pointers do not convert.
   constexpr Value() = default;
-  constexpr Value(std::nullopt_t) {}                                               // NOLINT
-  constexpr Value(std::string_view bytes) : kind_(Kind::kBytes), bytes_(bytes) {}  // NOLINT
-  constexpr Value(const char* text) : Value(std::string_view(text)) {}             // NOLINT
-  Value(const std::string& bytes) : Value(std::string_view(bytes)) {}              // NOLINT
-  template <std::signed_integral T>
-  constexpr Value(T number) : kind_(Kind::kInt), int_(number) {}  // NOLINT
-  template <std::unsigned_integral T>
-  requires(sizeof(T) < 8 && !std::same_as<T, bool>) constexpr Value(T number)  // NOLINT
-      : kind_(Kind::kInt), int_(static_cast<std::int64_t>(number)) {}
-  constexpr Value(double number) : kind_(Kind::kDouble), double_(number) {}  // NOLINT
+  constexpr Value(std::nullopt_t) {}                                                                             // NOLINT
+  constexpr Value(std::string_view bytes ABSL_ATTRIBUTE_LIFETIME_BOUND) : kind_(Kind::kBytes), bytes_(bytes) {}  // NOLINT
+  Value(const std::string& bytes ABSL_ATTRIBUTE_LIFETIME_BOUND) : Value(std::string_view(bytes)) {}              // NOLINT
+  // A text up to its first zero byte, as of any C string.
+  template <class T>
+  requires(std::same_as<T, const char*> || std::same_as<T, char*>) constexpr Value(const T& text)  // NOLINT
+      : Value(std::string_view(text)) {}
+  template <std::size_t N>
+  constexpr Value(const char (&text)[N] ABSL_ATTRIBUTE_LIFETIME_BOUND)  // NOLINT
+      : Value(std::string_view(text, N).substr(0, std::string_view(text, N).find('\0'))) {}
+  Value(std::nullptr_t) = delete;
+  template <class T>
+  requires std::convertible_to<const T&, std::span<const std::byte>> Value(const T& bytes ABSL_ATTRIBUTE_LIFETIME_BOUND)  // NOLINT
+      : kind_(Kind::kBytes), bytes_(ViewOf(bytes)) {}
+  // An integer above INT64_MAX is no value: exceeds_int64, and refused by tables and conditions.
+  template <table::Integer T>
+  constexpr Value(T number)  // NOLINT
+      : kind_(Kind::kInt), int_(static_cast<std::int64_t>(number)) {
+    if (number > T{0} && int_ < 0) {
+      kind_ = Kind::kDouble;
+      double_ = std::numeric_limits<double>::quiet_NaN();
+      note_ = Note::kExceedsInt64;
+    }
+  }
+  template <class T>
+  requires(std::same_as<T, double> || std::same_as<T, float>) constexpr Value(T number)  // NOLINT
+      : kind_(Kind::kDouble), double_(number) {}
   template <std::same_as<bool> T>
   constexpr Value(T truth) : kind_(Kind::kBool), int_(truth ? 1 : 0) {}  // NOLINT
+  // Null, if there is none.
+  template <class T>
+  requires std::convertible_to<const T&, Value>
+  constexpr Value(const std::optional<T>& value ABSL_ATTRIBUTE_LIFETIME_BOUND)  // NOLINT
+      : Value(value ? Value(*value) : Value()) {}
+
+  // A text whose type is not known, as of CSV or a request of the network. A table stores it as any text,
+  // except in a column without a type: there, a text that is exactly how hako writes a number ("36",
+  // "-0.5", "1e+20", but neither "007" nor "1.50") is stored as that number. So no byte is lost.
+  static constexpr Value Untyped(std::string_view text ABSL_ATTRIBUTE_LIFETIME_BOUND) {
+    Value value(text);
+    value.note_ = Note::kUntyped;
+    return value;
+  }
 
   // What it holds; and whether that is nothing.
   constexpr Kind kind() const { return kind_; }
   constexpr bool is_null() const { return kind_ == Kind::kNull; }
+  constexpr bool is_untyped() const { return note_ == Note::kUntyped; }
+  constexpr bool exceeds_int64() const { return note_ == Note::kExceedsInt64; }
   // REQUIRES: the value is of this kind
   constexpr std::string_view bytes() const { return bytes_; }
   constexpr std::int64_t int_value() const { return int_; }
   constexpr double double_value() const { return double_; }
   constexpr bool bool_value() const { return int_ != 0; }
+  // The same with a copy of its bytes, if it has any.
+  constexpr Value WithBytes(std::string_view copy) const {
+    Value value = *this;
+    if (kind_ == Kind::kBytes) value.bytes_ = copy;
+    return value;
+  }
 
   // The text: see the head of this header. A view of the bytes, or of *buffer.
   std::string_view Text(std::string* buffer) const;
   std::string ToText() const;
 
-  // Equal kinds and equal contents.
+  // The order: see the head of this header. NaN is below all other numbers.
+  friend std::weak_ordering operator<=>(const Value& a, const Value& b) { return Compare(a, b); }
   friend bool operator==(const Value& a, const Value& b) {
-    if (a.kind_ != b.kind_) return false;
-    if (a.kind_ == Kind::kBytes) return a.bytes_ == b.bytes_;
-    return a.kind_ == Kind::kDouble ? a.double_ == b.double_ : a.kind_ == Kind::kNull || a.int_ == b.int_;
+    if (a.kind_ == Kind::kBytes && b.kind_ == Kind::kBytes) return a.bytes_ == b.bytes_;
+    return std::is_eq(Compare(a, b));
   }
 
  private:
+  enum class Note : std::uint8_t { kNone, kUntyped, kExceedsInt64 };
+
+  static std::string_view ViewOf(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+  static std::weak_ordering Compare(const Value& a, const Value& b);
+
   Kind kind_ = Kind::kNull;
+  Note note_ = Note::kNone;
   union {
     std::int64_t int_ = 0;
     double double_;
   };
   std::string_view bytes_;
+};
+
+// A value with its own bytes, made of anything that a value is.
+class OwnedValue {
+ public:
+  // Null.
+  OwnedValue() = default;
+  template <class T>
+  requires(!std::same_as<T, OwnedValue> && std::convertible_to<const T&, Value>) OwnedValue(const T& value)  // NOLINT
+      : value_(value) {
+    if (value_.kind() == Value::Kind::kBytes) bytes_ = value_.bytes();
+  }
+
+  // The value, which is valid as long as this one.
+  Value get() const { return value_.WithBytes(bytes_); }
+
+  friend std::weak_ordering operator<=>(const OwnedValue& a, const OwnedValue& b) { return a.get() <=> b.get(); }
+  friend bool operator==(const OwnedValue& a, const OwnedValue& b) { return a.get() == b.get(); }
+
+ private:
+  Value value_;
+  std::string bytes_;
 };
 
 // A column's name and its value, as views.
@@ -76,6 +181,8 @@ struct Cell {
 };
 
 namespace table {
+
+using hako::OwnedValue;
 
 // A number in a form that orders int64 and double together: the nearest double, and for integers
 // beyond 2^53 how far the integer is above it.
@@ -90,27 +197,16 @@ struct Number {
   }
 };
 
-Number NumberOfInt(std::int64_t number);
-// None for NaN.
-std::optional<Number> NumberOfDouble(double number);
-// The number of a value: see the head of this header.
+// The number that a value of a number or a bool is; of NaN and other values none.
 std::optional<Number> NumberOf(const Value& value);
 // The value that a decimal text is: an int64 if it is one, else a double. None if it is no number.
 std::optional<Value> ParseDecimal(std::string_view text);
-
-// A value with its own bytes.
-class OwnedValue {
- public:
-  OwnedValue() = default;
-  explicit OwnedValue(const Value& value) : value_(value) {
-    if (value.kind() == Value::Kind::kBytes) bytes_ = value.bytes();
-  }
-  Value get() const { return value_.kind() == Value::Kind::kBytes ? Value(std::string_view(bytes_)) : value_; }
-
- private:
-  Value value_;
-  std::string bytes_;
-};
+// The cast `numeric`, and what a column without a type stores: see the head of this header and
+// Value::Untyped.
+Value NumericOf(const Value& value);
+Value StoredOf(const Value& value);
+// Whether a value stands for an equal one in groups, min and max, so that the order of rows does not matter.
+bool StandsFor(const Value& value, const Value& equal);
 
 }  // namespace table
 }  // namespace hako

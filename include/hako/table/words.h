@@ -27,5 +27,8 @@ std::vector<std::string> WordsOf(std::string_view text);
 
 // Calls visit with each piece of q characters, in order: none if the text has fewer.
 void ForEachGram(std::string_view text, unsigned q, FunctionRef<void(std::string_view gram)> visit);
+// The part of a substring whose characters are those of every text that has it: without bytes at its
+// begin and end that may belong to a character that it cuts.
+std::string_view WithoutCutCharacters(std::string_view substring);
 
 }  // namespace hako::table
