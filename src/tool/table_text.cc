@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -23,20 +24,66 @@ void AppendCsvField(std::string_view text, bool is_text, std::string* out) {
   out->push_back('"');
 }
 
-// The value of a member; nullopt if it is none that a cell can have.
-std::optional<table::OwnedValue> ValueOf(const Json& member) {
-  if (member.is_null()) return table::OwnedValue();
-  if (member.is_boolean()) return table::OwnedValue(Value(member.get<bool>()));
-  if (member.is_number_unsigned() && member.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) return std::nullopt;
-  if (member.is_number_integer()) return table::OwnedValue(Value(member.get<std::int64_t>()));
-  if (member.is_number_float()) return table::OwnedValue(Value(member.get<double>()));
-  if (member.is_string()) return table::OwnedValue(Value(member.get_ref<const std::string&>()));
-  if (!member.is_object() || member.size() != 1 || !member.contains("b64") || !member["b64"].is_string()) return std::nullopt;
-  std::string bytes = member["b64"].get<std::string>();
-  const auto size = text::DecodeBase64(bytes, bytes.data());
-  if (!size) return std::nullopt;
-  return table::OwnedValue(Value(std::string_view(bytes).substr(0, *size)));
-}
+// Takes the members of one object of JSON; `error` tells what is wrong with it.
+class JsonRow final : public nlohmann::json_sax<Json> {
+ public:
+  std::vector<std::pair<std::string, OwnedValue>> members;
+  std::string error;
+
+  bool null() override { return Take(Value()); }
+  bool boolean(bool truth) override { return Take(truth); }
+  bool number_integer(Json::number_integer_t number) override { return Take(number); }
+  bool number_unsigned(Json::number_unsigned_t number) override {
+    return number <= static_cast<std::uint64_t>(INT64_MAX) ? Take(number) : FailRange(std::to_string(number));
+  }
+  bool number_float(Json::number_float_t number, const std::string& text) override {
+    return text.find_first_of(".eE") != text.npos ? Take(number) : FailRange(text);  // an integer that is larger still
+  }
+  bool string(std::string& text) override {
+    if (depth_ < 2) return Take(text);
+    const auto size = text::DecodeBase64(text, text.data());
+    if (!size) return FailMember();
+    return Take(std::string_view(text).substr(0, *size));
+  }
+  bool binary(Json::binary_t&) override { return FailMember(); }
+  bool start_object(std::size_t) override { return ++depth_ <= 2 || FailMember(); }
+  bool key(std::string& name) override {
+    if (depth_ == 2) return (name == "b64" && !is_taken_) || FailMember();
+    name_ = name;
+    is_taken_ = false;
+    return true;
+  }
+  bool end_object() override { return (--depth_ == 0 || is_taken_) || FailMember(); }
+  bool start_array(std::size_t) override { return FailMember(); }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t, const std::string& text, const nlohmann::detail::exception& cause) override {
+    static constexpr int kTooLarge = 406;  // of nlohmann/json
+    return Fail(cause.id == kTooLarge ? absl::StrCat("member '", name_, "': ", text, " is out of the range of a double") : kNoObject);
+  }
+
+ private:
+  static constexpr const char* kNoObject = "not an object of JSON";
+
+  bool Take(const Value& value) {
+    const bool is_bytes = value.kind() == Value::Kind::kBytes;
+    if (depth_ == 0 || (depth_ == 2 && (is_taken_ || !is_bytes))) return FailMember();
+    members.emplace_back(name_, value);
+    return is_taken_ = true;
+  }
+  bool Fail(std::string why) {
+    error = std::move(why);
+    return false;
+  }
+  bool FailMember() { return Fail(depth_ == 0 ? kNoObject : absl::StrCat("member '", name_, "' is no text, number, bool or null")); }
+  bool FailRange(const std::string& number) {
+    return Fail(absl::StrCat("member '", name_, "': the integer ", number, " is out of range, from ", INT64_MIN, " to ", INT64_MAX,
+                             "; a text in quotes keeps it"));
+  }
+
+  int depth_ = 0;
+  std::string name_;
+  bool is_taken_ = false;
+};
 
 }  // namespace
 
@@ -140,20 +187,20 @@ Status TableReader::TakeJson() {
   const std::string line = std::move(field_);
   field_.clear();
   if (line.find_first_not_of(" \t\r") == line.npos) return absl::OkStatus();
-  const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return Fail("not an object of JSON");
+  JsonRow object;
+  if (!Json::sax_parse(line, &object)) return Fail(object.error);
   const std::string key_name = key_name_.empty() ? "key" : key_name_;
   TextRow row{.key = {}, .cells = {}, .line = line_};
   bool has_key = false;
-  for (const auto& [name, member] : object.items()) {
-    std::optional<table::OwnedValue> value = ValueOf(member);
-    if (!value) return Fail(absl::StrCat("member '", name, "' is no text, number, bool or null"));
-    if (name == key_name) {
-      row.key = value->get().ToText();
-      has_key = true;
-    } else if (!value->get().is_null()) {
-      row.cells.emplace_back(name, *std::move(value));
+  for (auto& [name, value] : object.members) {
+    if (name != key_name) {
+      if (!value.get().is_null()) row.cells.emplace_back(name, std::move(value));
+      continue;
     }
+    if (value.get().is_null()) return Fail(absl::StrCat("member '", name, "', the primary key, is null"));
+    if (has_key) return Fail(absl::StrCat("member '", name, "', the primary key, is given twice"));
+    row.key = value.get().ToText();
+    has_key = true;
   }
   if (!has_key) return Fail(absl::StrCat("no member '", key_name, "'"));
   return take_(row);

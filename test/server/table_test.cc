@@ -83,6 +83,55 @@ TEST_F(ServedTableTest, ShowsValuesOfEachType) {
               StartsWith("*4\r\n%3\r\n" + Bulk("name") + Bulk("i") + Bulk("type") + Bulk("int64") + Bulk("not_null") + "#f\r\n"));
 }
 
+// All keys that the pages of a query show, and how many pages there are.
+std::vector<std::string> KeysOfPages(RespClient& client, const std::string& statement, const std::string& count, int* pages) {
+  std::vector<std::string> keys;
+  std::string cursor = "0";
+  for (*pages = 0; (*pages == 0 || cursor != "0") && *pages < 100; ++*pages) {
+    const std::string reply = Ask(client, {"query", statement, "count", count, "cursor", cursor});
+    if (reply[0] != '*') return {reply};
+    const std::vector<std::string> bulks = RespClient::Bulks(reply);
+    cursor = bulks[0];
+    for (std::size_t i = 2; i < bulks.size(); i += 2) keys.push_back(bulks[i]);  // "key" and the key
+  }
+  return keys;
+}
+
+// A value without a type is the number that it spells exactly, else a text; pages carry its type.
+TEST_F(ServedTableTest, OrdersValuesByTheirTypes) {
+  ServerProcess server({"--table", Table()});
+  RespClient client = server.Connect();
+  EXPECT_EQ(Ask(client, {"column", "set", "s", "string"}), "+OK\r\n");
+  EXPECT_EQ(Ask(client, {"column", "set", "b", "bool"}), "+OK\r\n");
+  const char* const values[] = {"-1.5", "9", "20", "36", "100", "1e+20", "007", "1.50", "old"};  // in order
+  std::vector<std::string> keys;
+  for (const char* const value : values) {
+    keys.push_back("k" + std::to_string(keys.size()));
+    EXPECT_EQ(Ask(client, {"put", keys.back(), "x", value, "s", value, "b", *value == '1' ? "1" : "false"}), "+OK\r\n");
+  }
+  EXPECT_EQ(Ask(client, {"append", "k1", "n", "1"}), "+OK\r\n");
+  EXPECT_EQ(Ask(client, {"append", "k1", "n", "2"}), "+OK\r\n");
+  EXPECT_EQ(Ask(client, {"get", "k1", "x", "s", "n"}), "*6\r\n" + Bulk("x") + ":9\r\n" + Bulk("s") + Bulk("9") + Bulk("n") + ":12\r\n");
+  EXPECT_EQ(Ask(client, {"query", "select count(*) where x >= 20"}), "*1\r\n*2\r\n" + Bulk("count(*)") + ":7\r\n");
+  EXPECT_EQ(Ask(client, {"query", "select count(*) where numeric(x) >= 20"}), "*1\r\n*2\r\n" + Bulk("count(*)") + ":4\r\n");
+  EXPECT_EQ(Ask(client, {"query", "select count(*) where x = '36' or s = 100"}), "*1\r\n*2\r\n" + Bulk("count(*)") + ":1\r\n");
+  for (const bool has_index : {false, true}) {
+    if (has_index) {
+      EXPECT_EQ(Ask(client, {"index", "create", "", "on", "x", "ordered"}), "+OK\r\n");
+    }
+    int pages = 0;
+    EXPECT_EQ(KeysOfPages(client, "select key order by x", "1", &pages), keys);
+    EXPECT_EQ(pages, 10);
+    EXPECT_EQ(KeysOfPages(client, "select key order by x desc", "2", &pages), std::vector<std::string>(keys.rbegin(), keys.rend()));
+    EXPECT_EQ(KeysOfPages(client, "select key order by s limit 3", "1", &pages), (std::vector<std::string>{"k0", "k6", "k7"}));
+    EXPECT_EQ(KeysOfPages(client, "select key order by b", "2", &pages),
+              (std::vector<std::string>{"k0", "k1", "k2", "k3", "k6", "k8", "k4", "k5", "k7"}));
+  }
+  for (const char* const cursor : {"-.2.k1v9", "-.2.k1i9x", "-.2.k1i", "-.2.k1dnan", "-.2.k1d", "-.2.k1b1", "-.2.k1nx"})
+    EXPECT_EQ(Ask(client, {"query", "select key order by x", "count", "2", "cursor", cursor}), "-ERR invalid cursor\r\n") << cursor;
+  EXPECT_EQ(client.Run({"hako.check"}), "+OK\r\n");
+}
+
 // Rows r0 to r9: n is 0 to 9, and s is "even" or "odd".
 void PutTenRows(RespClient& client) {
   for (int i = 0; i < 10; ++i) Ask(client, {"put", "r" + std::to_string(i), "n", std::to_string(i), "s", i % 2 == 0 ? "even" : "odd"});
@@ -112,20 +161,6 @@ TEST_F(ServedTableTest, RunsStatements) {
                 ":7\r\n" + Bulk("sum(none)") + ":0\r\n");
   EXPECT_EQ(Ask(client, {"query", "select n limit 1"}), "*1\r\n%1\r\n" + Bulk("n") + ":1\r\n");
   EXPECT_THAT(Ask(client, {"explain", "select * where n = 3"}), StartsWith("=59\r\ntxt:all rows\nrows are read of 9 rows\n"));
-}
-
-// All keys that the pages of a query show, and how many pages there are.
-std::vector<std::string> KeysOfPages(RespClient& client, const std::string& statement, const std::string& count, int* pages) {
-  std::vector<std::string> keys;
-  std::string cursor = "0";
-  for (*pages = 0; (*pages == 0 || cursor != "0") && *pages < 100; ++*pages) {
-    const std::string reply = Ask(client, {"query", statement, "count", count, "cursor", cursor});
-    if (reply[0] != '*') return {reply};
-    const std::vector<std::string> bulks = RespClient::Bulks(reply);
-    cursor = bulks[0];
-    for (std::size_t i = 2; i < bulks.size(); i += 2) keys.push_back(bulks[i]);  // "key" and the key
-  }
-  return keys;
 }
 
 TEST_F(ServedTableTest, PagesShowEachRowOnce) {

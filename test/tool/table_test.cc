@@ -78,6 +78,54 @@ TEST_F(TableCommandTest, ImportsAndExportsCsvAndJsonLines) {
   EXPECT_THAT(RunTool({"table", "import", other, Write("bad.jsonl", "{\"a\":1}\n")}).err, HasSubstr("line 1: no member 'key'"));
 }
 
+TEST_F(TableCommandTest, ImportKeepsNumbersOrSaysWhyItCannot) {
+  const auto import = [this](const std::string& line) { return RunTool({"table", "import", path_, Write("in.jsonl", line + "\n")}); };
+  const std::string row = R"({"key":"k","a":9223372036854775807,"b":-9223372036854775808,"c":1e19,"d":1.0,"e":-0.0})";
+  EXPECT_EQ(import(row).exit_code, 0);
+  EXPECT_EQ(RunTool({"table", "get", path_, "k"}).out,
+            R"({"key":"k","a":9223372036854775807,"b":-9223372036854775808,"c":1e+19,"d":1.0,"e":-0.0})"
+            "\n");
+  const std::pair<const char*, const char*> refused[] = {
+      {R"({"key":"x","a":9223372036854775808})", "line 1: member 'a': the integer 9223372036854775808 is out of range"},
+      {R"({"key":"x","a":-9223372036854775809})", "the integer -9223372036854775809 is out of range"},
+      {R"({"key":"x","a":18446744073709551615})", "the integer 18446744073709551615 is out of range"},
+      {R"({"key":"x","a":18446744073709551616})", "the integer 18446744073709551616 is out of range"},
+      {R"({"key":"x","a":1e400})", "member 'a': 1e400 is out of the range of a double"},
+      {R"({"key":null})", "member 'key', the primary key, is null"},
+      {R"({"key":1,"key":2})", "member 'key', the primary key, is given twice"},
+      {R"({"key":"x","a":[1]})", "member 'a' is no text, number, bool or null"},
+      {R"({"key":"x","a":{"b":1}})", "member 'a' is no text, number, bool or null"},
+      {R"({"key":"x","a":{"b64":"/w==","b64":"/w=="}})", "member 'a' is no text, number, bool or null"},
+      {R"({"key":"x","a":{"b64":"!"}})", "member 'a' is no text, number, bool or null"},
+      {R"({"key":"x","a":{}})", "member 'a' is no text, number, bool or null"},
+      {R"({"key":"x","a":{"b64":5}})", "member 'a' is no text, number, bool or null"},
+      {R"({"key":"x"} 1)", "line 1: not an object of JSON"},
+      {R"([1])", "not an object of JSON"},
+      {R"(7)", "not an object of JSON"},
+      {R"({"key")", "not an object of JSON"}};
+  for (const auto& [line, error] : refused) {
+    const ToolResult result = import(line);
+    EXPECT_EQ(result.exit_code, 3) << line;
+    EXPECT_THAT(result.err, HasSubstr(error)) << line;
+  }
+  EXPECT_EQ(RunTool({"table", "query", path_, "select count(*)"}).out, "{\"count(*)\":1}\n");
+}
+
+// A field of CSV without a type is the number that it spells exactly, else a text; a column's type decides.
+TEST_F(TableCommandTest, ImportOfCsvKeepsTypesAndBytes) {
+  ASSERT_EQ(RunTool({"table", "create", path_, "--column", "code:string", "--column", "price:double"}).exit_code, 0);
+  const std::string csv = "key,age,code,price\na,100,0100,1.50\nb,36,36,2\nc,9,9,0.5\nd,007,7,3\ne,20,20,4\n";
+  ASSERT_EQ(RunTool({"table", "import", path_, Write("in.csv", csv)}).exit_code, 0);
+  EXPECT_EQ(RunTool({"table", "query", path_, "select age order by age", "--csv"}).out, "age\n9\n20\n36\n100\n007\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select age order by age numeric limit 2", "--csv"}).out, "age\n007\n9\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select key where age >= 20 and age < '0'", "--csv"}).out, "key\na\nb\ne\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select key where numeric(age) < 9", "--csv"}).out, "key\nd\n");
+  EXPECT_EQ(RunTool({"table", "get", path_, "a"}).out, "{\"key\":\"a\",\"code\":\"0100\",\"price\":1.5,\"age\":100}\n");
+  EXPECT_EQ(RunTool({"table", "get", path_, "b"}).out, "{\"key\":\"b\",\"code\":\"36\",\"price\":2.0,\"age\":36}\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select max(age), min(age), sum(age)"}).out,
+            "{\"max(age)\":\"007\",\"min(age)\":9,\"sum(age)\":165}\n");
+}
+
 TEST_F(TableCommandTest, IndicesAreListedExplainedAndDropped) {
   ASSERT_EQ(
       RunTool({"table", "import", path_, Write("in.jsonl", "{\"key\":\"1\",\"a\":5,\"t\":\"some words\"}\n{\"key\":\"2\",\"a\":5}\n")})
