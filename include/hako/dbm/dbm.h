@@ -23,8 +23,8 @@
 //
 // After Close, every call that returns a Status returns FailedPrecondition, except Close itself;
 // other calls return an empty result (0, an iterator that is not Valid). In a forked child of the
-// process that opened the database, calls that return a Status fail likewise, except operations on
-// one record, which do not check this.
+// process that opened the database every call fails likewise, Close too; the file is the parent's. (A
+// child that is made by vfork, or by a system call past the C library, must not use the database.)
 #pragma once
 
 #include <chrono>

@@ -30,6 +30,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/expiry.h"
 #include "hako/dbm/operations.h"
+#include "hako/sync/fork_call.h"
 #include "hako/sync/writer_states.h"
 
 namespace hako {
@@ -246,8 +247,8 @@ class EngineOperations : public Operations<D> {
     }
   }
 
-  // Refuses all operations from now on.
-  // REQUIRES: no other thread uses the database
+  // Refuses all operations from now on: at the end of Close, and in a forked child. Takes no lock.
+  // REQUIRES: no other thread of this process uses the database
   void Seal() {
     writers_.Close();
     engine_.Seal();
@@ -293,6 +294,7 @@ class EngineOperations : public Operations<D> {
 
  private:
   std::optional<EachRef> on_eviction_;
+  const sync::ForkCall on_fork_{this, [](void* self) { static_cast<EngineOperations*>(self)->Seal(); }};
   static constexpr std::size_t kSweptTogether = 256;
 
   D& self() { return static_cast<D&>(*this); }

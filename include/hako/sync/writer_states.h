@@ -1,9 +1,10 @@
 // The writer states of a database's threads, and whether the database may be used.
 //
 // A closed database has no state for any thread: the lookup that every update makes fails, and
-// Refusal returns the reason. So the check for Close costs an open database nothing. A thread that
-// runs a visitor of this database gets no state either, because its call would wait for a lock or
-// gate that it holds itself.
+// Refusal returns the reason. So the check for Close costs an open database nothing, and so does that
+// for a fork: in a forked child the owner closes these states (sync/fork_call.h). A thread that runs a
+// visitor of this database gets no state either, because its call would wait for a lock or gate that
+// it holds itself.
 //
 // Threads: any, except Close.
 #pragma once
@@ -45,10 +46,10 @@ class WriterStates {
   // OK, or FailedPrecondition if the database is closed or belongs to the process that forked this
   // one.
   Status CheckOpen() const {
-    if (states_.IsSealed()) [[unlikely]]
-      return absl::FailedPreconditionError("the database is closed");
     if (IsInherited()) [[unlikely]]
       return absl::FailedPreconditionError("the database belongs to the process that opened it, from which this one was forked");
+    if (states_.IsSealed()) [[unlikely]]
+      return absl::FailedPreconditionError("the database is closed");
     return absl::OkStatus();
   }
   // CheckOpen, and an error if the calling thread runs a visitor: for calls that wait for locks or
@@ -57,7 +58,7 @@ class WriterStates {
   bool IsClosed() const { return states_.IsSealed(); }
   // Whether a fork copied the database into this process, without its threads and locks.
   bool IsInherited() const { return process_ != ProcessNumber(); }
-  // REQUIRES: no other thread uses the database
+  // Takes no lock. REQUIRES: no other thread of this process uses the database
   void Close() { states_.Seal(); }
 
  private:

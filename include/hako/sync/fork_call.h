@@ -1,0 +1,56 @@
+// A call in each forked child, before fork returns there.
+//
+// A child has copies of the parent's objects, but not the threads that hold their locks, and a map of
+// a file that it shares with the parent. An object that must not be used there takes itself out of
+// use by such a call, so that its usual operations have nothing to check.
+#pragma once
+
+#include <pthread.h>
+
+#include <mutex>
+
+namespace hako::sync {
+
+class ForkCall {
+ public:
+  // From now on each forked child calls `call(object)`, which allocates no memory and takes no lock.
+  // Where the system has no memory to note this, there are no calls.
+  ForkCall(void* object, void (*call)(void*)) : object_(object), call_(call) {
+    static const int noted [[maybe_unused]] = pthread_atfork(&List::Lock, &List::Unlock, &List::RunAndUnlock);
+    const std::lock_guard lock(list_.mutex);
+    next_ = list_.first;
+    if (next_ != nullptr) next_->at_ = &next_;
+    at_ = &list_.first;
+    list_.first = this;
+  }
+  ForkCall(const ForkCall&) = delete;
+  ForkCall& operator=(const ForkCall&) = delete;
+  ~ForkCall() {
+    const std::lock_guard lock(list_.mutex);
+    *at_ = next_;
+    if (next_ != nullptr) next_->at_ = at_;
+  }
+
+ private:
+  // Never destroyed: a database with static storage may be.
+  struct List {
+    static void Lock() { list_.mutex.lock(); }
+    static void Unlock() { list_.mutex.unlock(); }
+    static void RunAndUnlock() {
+      for (ForkCall* one = list_.first; one != nullptr; one = one->next_) one->call_(one->object_);
+      list_.mutex.unlock();
+    }
+    std::mutex mutex;
+    ForkCall* first = nullptr;
+  };
+  static List list_;
+
+  void* const object_;
+  void (*const call_)(void*);
+  ForkCall* next_;
+  ForkCall** at_;  // leads to this object
+};
+
+inline constinit ForkCall::List ForkCall::list_;
+
+}  // namespace hako::sync
