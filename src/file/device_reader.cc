@@ -39,21 +39,23 @@ void DeviceReader::Close() {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 
-int DeviceReader::Open(int fd) {
+StatusOr<int> DeviceReader::Open(int fd, const std::string& path) {
   const std::lock_guard lock(mutex_);
-  if (!is_tried_) {
-    is_tried_ = true;
-    const std::string link = absl::StrCat("/proc/self/fd/", fd);
-    do {
-      fd_ = open(link.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-    } while (fd_ < 0 && errno == EINTR);
-    fd_ = MoveAboveStandardStreams(fd_);
-  }
+  if (is_tried_) return fd_;
+  const std::string link = absl::StrCat("/proc/self/fd/", fd);
+  do {
+    fd_ = open(link.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  } while (fd_ < 0 && errno == EINTR);
+  fd_ = MoveAboveStandardStreams(fd_);
+  // A lack of descriptors or memory says nothing of the file system, and passes.
+  if (fd_ < 0 && CodeOfSystemError(errno) == absl::StatusCode::kResourceExhausted)
+    return SystemError(errno, absl::StrCat("cannot open the device of ", path));
+  is_tried_ = true;
   return fd_;
 }
 
 StatusOr<bool> DeviceReader::Read(int fd, const std::string& path, std::uint64_t offset, std::span<std::byte> out) {
-  const int device = Open(fd);
+  HAKO_ASSIGN_OR_RETURN(const int device, Open(fd, path));
   if (device < 0) return false;
   const std::uint64_t begin = offset & ~std::uint64_t{kBlock - 1};
   const std::size_t first = static_cast<std::size_t>(offset - begin);

@@ -11,8 +11,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -39,10 +42,13 @@ struct SysfsPath {  // struct fs_sysfs_path of newer kernel headers
 };
 constexpr unsigned long kGetSysfsPath = _IOR(0x15, 1, SysfsPath);
 
-std::array<std::byte, 16> ReadBootId() {
+StatusOr<std::array<std::byte, 16>> ReadBootId() {
   std::array<std::byte, 16> id{};
   std::array<std::byte, 36> text{};  // 8-4-4-4-12 hexadecimal digits
   const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  // A lack of descriptors or memory passes; it must not make another boot of this one.
+  if (fd < 0 && CodeOfSystemError(errno) == absl::StatusCode::kResourceExhausted)
+    return SystemError(errno, "cannot read the id of the boot");
   std::size_t digit_count = 0;
   if (fd >= 0) {
     if (ReadFully(fd, 0, text) == 0) {
@@ -122,9 +128,14 @@ std::uint64_t GenerationOf(int fd) {
 
 }  // namespace
 
-FileIdentity IdentityOf(int fd, const struct stat& opened) {
-  static const std::array<std::byte, 16> boot_id = ReadBootId();
-  FileIdentity identity = {.boot_id = boot_id, .device = opened.st_dev, .inode = opened.st_ino};
+StatusOr<FileIdentity> IdentityOf(int fd, const struct stat& opened) {
+  static std::mutex mutex;
+  static std::optional<std::array<std::byte, 16>> boot_id;  // of the process: one that is made up must not change
+  const std::lock_guard lock(mutex);
+  if (!boot_id) {
+    HAKO_ASSIGN_OR_RETURN(boot_id, ReadBootId());
+  }
+  FileIdentity identity = {.boot_id = *boot_id, .device = opened.st_dev, .inode = opened.st_ino};
   const std::uint64_t life = MixBits(MixBits(MountedFileSystemOf(fd, opened.st_dev)) + GenerationOf(fd));
   for (std::size_t i = 0; i < sizeof(life); ++i) identity.boot_id[i] ^= static_cast<std::byte>(life >> 8 * i);
   return identity;

@@ -63,6 +63,13 @@ int SetLock(int fd, short type) {
   return fcntl(fd, F_OFD_SETLK, &range) == 0 ? 0 : errno;
 }
 
+// Without locks two writers could open one file, so this is an error.
+Status LockError(int error, const std::string& path) {
+  const bool has_locks = error != ENOLCK && error != EINVAL && error != EOPNOTSUPP && error != ENOSYS;
+  Status status = SystemError(error, absl::StrCat("cannot lock ", path));
+  return has_locks ? status : absl::UnknownError(absl::StrCat(status.message(), " (its file system may keep no locks)"));
+}
+
 Status HeldElsewhere(const std::string& path, const char* where) { return absl::UnavailableError(absl::StrCat(path, " is open ", where)); }
 
 }  // namespace
@@ -78,7 +85,7 @@ Status FileLock::Acquire(int fd, Key key, bool writer, Clock::time_point deadlin
     const Clock::time_point now = Clock::now();
     if (!is_held || now >= deadline) {
       Registry::Get().Leave(key);
-      return is_held ? HeldElsewhere(path, "in another process") : SystemError(error, absl::StrCat("cannot lock ", path));
+      return is_held ? HeldElsewhere(path, "in another process") : LockError(error, path);
     }
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - now));
   }

@@ -42,9 +42,13 @@ StatusOr<AddressRange> Map(int fd, bool writable, std::uint64_t least, std::uint
     return base != MAP_FAILED ? static_cast<std::byte*>(base) : nullptr;
   });
   if (range.base != nullptr) return range;
-  // Valgrind, too, has no more address space then.
-  return SystemError(errno == EINVAL ? ENOMEM : errno, absl::StrCat("cannot map ", least, " bytes of address space for ", path,
-                                                                    " (see FileOptions::reserve_bytes and RLIMIT_AS, ulimit -v)"));
+  // Valgrind, too, has no more address space at EINVAL. EAGAIN: all maps of the process are to be locked
+  // in memory (mlockall), more than it may lock.
+  const int error = errno;
+  return SystemError(
+      error == EINVAL || error == EAGAIN ? ENOMEM : error,
+      absl::StrCat("cannot map ", least, " bytes of address space for ", path,
+                   error == EAGAIN ? " (see RLIMIT_MEMLOCK, ulimit -l)" : " (see FileOptions::reserve_bytes and RLIMIT_AS, ulimit -v)"));
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ bool TrySyncDirectoryOf(const std::string& path, Status* status) {
   } while (result != 0 && errno == EINTR);
   const int error = errno;
   close(fd);
+  if (result != 0 && (error == EINVAL || error == EOPNOTSUPP || error == ENOSYS)) {
+    *status = SystemError(error, absl::StrCat("the file system cannot sync directory ", directory));
+    return false;
+  }
   *status = result == 0 ? absl::OkStatus() : SystemError(error, absl::StrCat("cannot sync directory ", directory));
   return true;
 }
@@ -43,7 +47,7 @@ std::string CanonicalOf(const std::string& path) {
 }
 
 Status RenameDurably(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", from, " to ", to));
+  if (std::rename(from.c_str(), to.c_str()) != 0) return PathError(errno, absl::StrCat("cannot rename ", from, " to ", to));
   return SyncDirectoryOf(to);
 }
 
@@ -64,7 +68,7 @@ Status RefuseExisting(const std::string& path, std::string_view what) {
 }
 
 Status RemoveFile(const std::string& path) {
-  if (unlink(path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot remove ", path));
+  if (unlink(path.c_str()) != 0) return PathError(errno, absl::StrCat("cannot remove ", path));
   return absl::OkStatus();
 }
 

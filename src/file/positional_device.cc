@@ -50,9 +50,12 @@ class Ring {
   Ring& operator=(const Ring&) = delete;
 
   io_uring* get() { return &ring_; }
-  void GiveUp() {
+  // Ends the ring with what was put into it and not submitted. A use that the system did not refuse,
+  // but could not serve now, may start another ring later.
+  // REQUIRES: nothing is in flight
+  void End(bool is_refused) {
     io_uring_queue_exit(&ring_);
-    state_ = State::kNone;
+    state_ = is_refused ? State::kNone : State::kNotTried;
   }
 
  private:
@@ -73,7 +76,7 @@ class Ring {
     }
   }
   // A later use starts another one.
-  static void End() {
+  static void EndAtExit() {
     Ring& ring = of_thread_;
     if (ring.state_ == State::kStarted && ring.process_ == getpid()) io_uring_queue_exit(&ring.ring_);
     ring.state_ = State::kNotTried;
@@ -88,7 +91,7 @@ class Ring {
 };
 
 constinit thread_local Ring Ring::of_thread_;
-constinit thread_local ThreadExitCall Ring::at_exit_{&Ring::End};
+constinit thread_local ThreadExitCall Ring::at_exit_{&Ring::EndAtExit};
 
 }  // namespace
 
@@ -133,31 +136,33 @@ void PositionalDevice::Count(const Transfer& transfer, Direction direction) {
 // All that is left after the first `done` bytes. How many bytes are done then, less than all only
 // at the file's end; or a negative errno.
 std::int64_t PositionalDevice::Continue(const Transfer& transfer, Direction direction, std::size_t done) const {
-  std::array<iovec, kPartsMax> rest;
-  std::ranges::copy(transfer.parts, rest.begin());
-  std::size_t first = 0;
-  const auto skip = [&](std::size_t bytes) {
-    while (first < transfer.parts.size() && bytes >= rest[first].iov_len) bytes -= rest[first++].iov_len;
-    if (bytes != 0) rest[first] = {static_cast<std::byte*>(rest[first].iov_base) + bytes, rest[first].iov_len - bytes};
-  };
-  skip(done);
-  while (first < transfer.parts.size()) {
-    const auto count = static_cast<int>(transfer.parts.size() - first);
+  std::span<const iovec> parts = transfer.parts;
+  std::size_t fresh = done;  // bytes of the parts that are done
+  while (true) {
+    while (!parts.empty() && fresh >= parts.front().iov_len) {
+      fresh -= parts.front().iov_len;
+      parts = parts.subspan(1);
+    }
+    if (parts.empty()) break;
+    // The rest of a part that is half done is a transfer of its own.
+    iovec rest = parts.front();
+    rest = {static_cast<std::byte*>(rest.iov_base) + fresh, rest.iov_len - fresh};
+    const std::span<const iovec> next = fresh != 0 ? std::span<const iovec>(&rest, 1) : parts;
+    const auto count = static_cast<int>(next.size());
     const auto at = static_cast<off_t>(transfer.offset + done);
-    const ssize_t now = direction == Direction::kRead ? preadv(fd_, &rest[first], count, at) : pwritev(fd_, &rest[first], count, at);
+    const ssize_t now = direction == Direction::kRead ? preadv(fd_, next.data(), count, at) : pwritev(fd_, next.data(), count, at);
     if (now < 0 && errno == EINTR) continue;
     if (now < 0) return -errno;
     if (now == 0) break;
     done += static_cast<std::size_t>(now);
-    skip(static_cast<std::size_t>(now));
+    fresh += static_cast<std::size_t>(now);
   }
   return static_cast<std::int64_t>(done);
 }
 
 Status PositionalDevice::Finish(const Transfer& transfer, Direction direction, std::int64_t done) {
   const auto size = static_cast<std::int64_t>(transfer.size());
-  if (done == -EINTR || done == -EAGAIN) done = 0;
-  if (done >= 0 && done < size) done = Continue(transfer, direction, static_cast<std::size_t>(done));
+  if (done < size) done = Continue(transfer, direction, static_cast<std::size_t>(std::max<std::int64_t>(done, 0)));
   if (done == size) return absl::OkStatus();
   const bool reads = direction == Direction::kRead;
   if (reads && done > 0 && size - done < static_cast<std::int64_t>(block_size_)) {
@@ -197,9 +202,9 @@ Status PositionalDevice::RunMulti(std::span<const Transfer> transfers, Direction
     const bool more = next < transfers.size() && in_flight < Ring::kDepth;
     const int result = io_uring_submit_and_wait(ring->get(), more ? 0 : std::min(in_flight, Ring::kAtOnce));
     if (result > 0) submitted += static_cast<std::size_t>(result);  // the others the next time
-    const bool refused = result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY;
-    if (refused && submitted + in_flight == next) {  // nothing is on its way: a sandbox may allow a ring, but not its use
-      ring->GiveUp();
+    const bool is_idle = submitted + in_flight == next;             // nothing is on its way
+    if (result < 0 && result != -EINTR && is_idle) {
+      ring->End(result != -EAGAIN && result != -EBUSY && result != -ENOMEM);
       next = submitted;
       break;
     }

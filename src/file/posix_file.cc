@@ -1,7 +1,9 @@
 #include "hako/file/posix_file.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/magic.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -49,14 +51,29 @@ int WriteZerosFromAnywhere(int fd, std::uint64_t from, std::uint64_t to) {
   return error;
 }
 
-// The next three return 0 or an errno value.
+// The next four return 0 or an errno value.
 
+int Truncate(int fd, std::uint64_t size) {
+  while (ftruncate(fd, static_cast<off_t>(size)) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+// An interrupted call may undo all that it did (tmpfs), so under a storm of signals only a call that
+// is over before the next one gets anything done: each interruption halves the part.
 int AllocateBlocks(int fd, std::uint64_t from, std::uint64_t to) {
-  int result;
-  do {
-    result = fallocate(fd, 0, static_cast<off_t>(from), static_cast<off_t>(to - from));
-  } while (result != 0 && errno == EINTR);
-  return result == 0 ? 0 : errno;
+  constexpr std::uint64_t kPartLeast = 64 << 10;
+  for (std::uint64_t part = to - from; from < to;) {
+    part = std::min(part, to - from);
+    if (fallocate(fd, 0, static_cast<off_t>(from), static_cast<off_t>(part)) == 0)
+      from += part;
+    else if (errno != EINTR)
+      return errno;
+    else
+      part = std::max(part / 2, std::min(part, kPartLeast));
+  }
+  return 0;
 }
 
 bool IsUnsupported(int error) { return error == EOPNOTSUPP || error == ENOSYS; }
@@ -67,7 +84,7 @@ int Lengthen(int fd, std::uint64_t from, std::uint64_t to) {
   int error = AllocateBlocks(fd, from, to);
   if (IsUnsupported(error)) error = WriteZerosFromAnywhere(fd, from, to);
   // A failure half-way may have left blocks and length behind. The error that counts is the first.
-  if (error != 0 && ftruncate(fd, static_cast<off_t>(from)) != 0) return error;
+  if (error != 0) (void)Truncate(fd, from);
   return error;
 }
 
@@ -97,6 +114,18 @@ bool CountsBlocks(int fd) {
   return type == EXT4_SUPER_MAGIC || type == XFS_SUPER_MAGIC || type == TMPFS_MAGIC;
 }
 
+// Has an empty file of btrfs written in place: otherwise even a byte that has a block needs another one
+// when it is changed, and on a full disk a store to a map would raise SIGBUS. Files of other file systems
+// are written in place anyway. A hint, which the system may refuse.
+void WriteInPlace(int fd) {
+  struct statfs info;
+  if (fstatfs(fd, &info) != 0 || static_cast<unsigned long>(info.f_type) != BTRFS_SUPER_MAGIC) return;
+  std::array<int, 2> flags{};  // the kernel takes an int, although the ioctl is declared for a long
+  if (ioctl(fd, FS_IOC_GETFLAGS, flags.data()) != 0) return;
+  flags[0] |= FS_NOCOW_FL;
+  (void)ioctl(fd, FS_IOC_SETFLAGS, flags.data());
+}
+
 // Growing past RLIMIT_FSIZE would raise SIGXFSZ, which kills a process that does not expect it; so
 // the limit is asked for first.
 std::uint64_t ProcessFileSizeMax() {
@@ -118,7 +147,7 @@ Status OpenError(int error, const std::string& path, bool creates) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   struct stat info;
   const bool has_folder = stat(folder.c_str(), &info) == 0;
-  if (has_folder && !creates) return absl::ErrnoToStatus(error, what);
+  if (has_folder && !creates) return PathError(error, what);
   if (has_folder) return absl::FailedPreconditionError(absl::StrCat(what, ": it links to a directory that does not exist"));
   return absl::FailedPreconditionError(absl::StrCat(what, ": there is no directory ", folder));
 }
@@ -134,7 +163,7 @@ PosixFile::PosixFile(std::string path, const FileOptions& options, std::uint64_t
 StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& path, const FileOptions& options, std::uint64_t size_max) {
   std::error_code error;
   std::string absolute = std::filesystem::absolute(path, error).string();
-  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot open ", path));
+  if (error) return SystemError(error.value(), absl::StrCat("cannot open ", path));
   std::unique_ptr<PosixFile> file(new PosixFile(std::move(absolute), options, size_max));
   // Years are enough, and do not overflow the clock.
   const std::chrono::milliseconds timeout = std::min<std::chrono::milliseconds>(options.lock_timeout, std::chrono::hours(24 * 365));
@@ -163,7 +192,7 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
   if (opened_flags < 0 || fcntl(fd_, F_SETFL, opened_flags & ~O_NONBLOCK) != 0)
     return SystemError(errno, absl::StrCat("cannot change the flags of ", path_));
   key_ = {.device = opened.st_dev, .inode = opened.st_ino};
-  identity_ = IdentityOf(fd_, opened);
+  HAKO_ASSIGN_OR_RETURN(identity_, IdentityOf(fd_, opened));
   counts_blocks_ = CountsBlocks(fd_);
   HAKO_RETURN_IF_ERROR(lock_.Acquire(fd_, key_, writable_, deadline, path_));
   // While we waited, the holder may have put another file in this one's place, or removed it.
@@ -182,9 +211,10 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
 
 Status PosixFile::Prepare(std::uint64_t size, bool has_holes) {
   if (options_.mode == OpenMode::kTruncate && size != 0) {
-    if (ftruncate(fd_, 0) != 0) return SystemError(errno, absl::StrCat("cannot truncate ", path_));
+    if (const int error = Truncate(fd_, 0); error != 0) return SystemError(error, absl::StrCat("cannot truncate ", path_));
     size = 0;
   }
+  if (writable_ && size == 0) WriteInPlace(fd_);
   if (writable_ && size > size_max_) {
     return absl::InvalidArgumentError(
         absl::StrCat(path_, " has ", size, " bytes, more than FileOptions::reserve_bytes allows (", size_max_, ")"));
@@ -222,9 +252,9 @@ Status PosixFile::Resize(std::uint64_t size) {
     // growth would show again.
     if (size == old_size && allocated() - size < block_) return absl::OkStatus();
     size_.store(size, std::memory_order_release);  // first, so that no thread sees a size beyond the truncated file
-    if (ftruncate(fd_, static_cast<off_t>(size)) != 0) {
+    if (const int error = Truncate(fd_, size); error != 0) {
       size_.store(old_size, std::memory_order_release);
-      return SystemError(errno, absl::StrCat("cannot truncate ", path_));
+      return SystemError(error, absl::StrCat("cannot truncate ", path_));
     }
     allocated_.store(size, std::memory_order_relaxed);
     return AllocateWhole(block_);
@@ -286,7 +316,8 @@ Status PosixFile::SyncBy(Call call) {
 }
 
 // A folder that may be entered but not read cannot be opened, nor can any where descriptors have
-// run out. Then the whole file system is synced: that needs nothing but the file.
+// run out, and some file systems sync no folder. Then the whole file system is synced: that needs
+// nothing but the file.
 Status PosixFile::SyncName() {
   Status status;
   const bool is_open = TrySyncDirectoryOf(path_, &status);
@@ -311,8 +342,8 @@ Status PosixFile::Close() {
   }
   Status status;
   const std::uint64_t end = options_.padding ? RoundUp(size(), block_) : size();
-  if (writable_ && allocated() != end && ftruncate(fd_, static_cast<off_t>(end)) != 0) {
-    status = SystemError(errno, absl::StrCat("cannot truncate ", path_));
+  if (writable_ && allocated() != end) {
+    if (const int error = Truncate(fd_, end); error != 0) status = SystemError(error, absl::StrCat("cannot truncate ", path_));
   }
   lock_.Release();
   if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR && status.ok())

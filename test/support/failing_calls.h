@@ -23,6 +23,7 @@ struct CallFault {
   bool forever = false;                                              // and all after it
   bool every_other = false;                                          // and each second one after it
   bool reads = true, writes = true, syncs = true, lengthens = true;  // the kinds that are counted
+  bool plain = true;                                                 // and of these, calls beside the transfers of rings
 
   bool Concerns(CallKind kind) const {
     return kind == CallKind::kRead ? reads : kind == CallKind::kWrite ? writes : kind == CallKind::kSync ? syncs : lengthens;
@@ -50,10 +51,23 @@ class FailingCalls {
 
   // If not nullptr, it is called in place of fsync.
   std::atomic<void (*)(int fd)> on_fsync{nullptr};
+  // If not nullptr, fsync fails with the error that it returns; 0 = it does not fail.
+  std::atomic<int (*)(int fd)> on_fsync_result{nullptr};
 
   // Rings made from now on are refused, as in a sandbox.
   void RefuseRings(bool refuse) { refuses_rings_ = refuse; }
   bool refuses_rings() const { return refuses_rings_; }
+
+  // The next `count` submissions to a ring fail with this error.
+  void RefuseSubmissions(int error, int count) {
+    submission_error_ = error;
+    refused_submissions_ = count;
+  }
+  // For the definitions: the error of this submission; 0 = none.
+  int NextSubmissionError() {
+    if (refused_submissions_ <= 0 || refused_submissions_.fetch_sub(1) <= 0) return 0;
+    return submission_error_;
+  }
 
   // Since Arm.
   std::uint64_t counted() const { return Get(counted_); }
@@ -64,11 +78,11 @@ class FailingCalls {
   bool armed() const { return armed_; }
 
   // For the definitions: counts a call, and returns how it is to fail, if at all.
-  bool Next(CallKind kind, CallFault::How* how, int* error) {
+  bool Next(CallKind kind, CallFault::How* how, int* error, bool is_of_ring = false) {
     if (!armed_) return false;
     const std::lock_guard lock(mutex_);
     if (kind == CallKind::kSync && sync_failed_) ++syncs_after_failure_;
-    if (!armed_ || !fault_.Concerns(kind)) return false;
+    if (!armed_ || !fault_.Concerns(kind) || (!is_of_ring && !fault_.plain)) return false;
     if (fault_.how == CallFault::How::kPartial && kind != CallKind::kRead && kind != CallKind::kWrite) return false;
     ++counted_;
     if (counted_ < fault_.call) return false;
@@ -90,6 +104,7 @@ class FailingCalls {
 
   mutable std::mutex mutex_;
   std::atomic<bool> armed_{false}, refuses_rings_{false};
+  std::atomic<int> submission_error_{0}, refused_submissions_{0};
   CallFault fault_;
   std::uint64_t counted_ = 0, fired_ = 0, fired_writes_ = 0, syncs_after_failure_ = 0;
   bool sync_failed_ = false;

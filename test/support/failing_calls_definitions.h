@@ -62,7 +62,7 @@ inline void ChangeCompletions(io_uring* ring, CallKind kind) {
     io_uring_cqe& completion = ring->cq.cqes[head & *ring->cq.kring_mask];
     CallFault::How how;
     int error;
-    if (completion.res <= 0 || !FailingCalls::Instance().Next(kind, &how, &error)) continue;
+    if (completion.res <= 0 || !FailingCalls::Instance().Next(kind, &how, &error, true)) continue;
     const int part = completion.res / 2 / static_cast<int>(kPartOfATransfer) * static_cast<int>(kPartOfATransfer);
     completion.res = how == CallFault::How::kInterrupted ? -EINTR : how == CallFault::How::kFails ? -error : part;
   }
@@ -91,6 +91,8 @@ int fdatasync(int fd) {
 int fsync(int fd) {
   const auto on_fsync = hako::FailingCalls::Instance().on_fsync.load();
   if (on_fsync != nullptr) return on_fsync(fd), 0;
+  const auto result = hako::FailingCalls::Instance().on_fsync_result.load();
+  if (const int error = result != nullptr ? result(fd) : 0; error != 0) return errno = error, -1;
   return hako::internal::DoOrFail(hako::CallKind::kSync, [fd] { return hako::internal::SyncOrNot(fd, SYS_fsync); });
 }
 
@@ -110,6 +112,7 @@ int io_uring_submit_and_wait(io_uring* ring, unsigned count) {
   if (real == nullptr) return -ENOSYS;
   static thread_local hako::CallKind kind = hako::CallKind::kRead;
   kind = hako::internal::KindOfSubmitted(ring, kind);
+  if (const int error = hako::FailingCalls::Instance().NextSubmissionError(); error != 0) return -error;
   const int result = real(ring, count);
   if (hako::FailingCalls::Instance().armed()) hako::internal::ChangeCompletions(ring, kind);
   return result;

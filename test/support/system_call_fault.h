@@ -9,14 +9,22 @@
 #include <sys/syscall.h>
 
 #include <cstddef>
-#include <initializer_list>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace hako {
 
-// `numbers` are SYS_ constants. Returns false if the system does not allow it.
-inline bool FailSystemCallsOfThisThread(std::initializer_list<long> numbers, int error_number) {
-  std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+// `numbers` are SYS_ constants; with `second`, only calls fail whose second argument this is. Returns
+// false if the system does not allow it.
+inline bool FailSystemCallsOfThisThread(const std::vector<long>& numbers, int error_number, std::optional<std::uint32_t> second = {}) {
+  std::vector<sock_filter> filter;
+  if (second) {
+    filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args) + sizeof(std::uint64_t)));
+    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, *second, 1, 0));
+    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  }
+  filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
   for (const long number : numbers) {
     filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0, 1));
     filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error_number)));

@@ -10,14 +10,15 @@
 //   OutOfRange          a key, a value or a number exceeds its documented limit
 //   FailedPrecondition  the database is read-only or closed, refuses updates after a failed write,
 //                       or was called by its own visitor
-//   ResourceExhausted   no space on the device, no memory, or the size limit of the database;
-//                       nothing was changed, unless the function says otherwise
+//   ResourceExhausted   no space on the device, no memory, no file descriptor, no thread, or the size
+//                       limit of the database; nothing was changed, unless the function says otherwise
+//   PermissionDenied    the system does not allow access to a file
 //   Cancelled           a query was stopped (table/query_effort.h)
 //   Unavailable         another process or another handle has the file open
 //   Unimplemented       the file has a format that this version does not read, or the kind of
 //                       database lacks the operation
 //   DataLoss            bytes in the file do not validate; the message names the offset
-//   Unknown, Internal   the system reported another error; the message names the call
+//   Unknown, Internal   the system reported another error; the message names the call and the error
 //
 // Debian 12 builds abseil with its own string_view type, to which std::string_view does not
 // convert. Only this header bridges the two; the rest of hako uses std::string_view.
@@ -60,14 +61,42 @@ inline Status DataLossError(std::string_view what, std::uint64_t offset) {
 // Why a database refuses updates; see NoMoreWritesError (base/no_memory.h) too.
 [[gnu::cold]] inline Status ReadOnlyError() { return absl::FailedPreconditionError("the database was opened read-only"); }
 
-// The error of a failed system call on the data path. Callers take NotFound for an absent key, so
-// the errno values that abseil maps to it (ENOENT, ENXIO, ENODEV) become Unknown: a failing disk
-// must not look like an absent key.
-inline Status SystemError(int error_number, std::string_view what) {
-  if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG || error_number == ENOMEM)
-    return absl::ResourceExhaustedError(absl::ErrnoToStatus(error_number, ToAbsl(what)).message());
-  Status status = absl::ErrnoToStatus(error_number, ToAbsl(what));
-  return absl::IsNotFound(status) ? absl::UnknownError(status.message()) : status;
+// The code of a failed system call. All errors but these are Unknown: a code has one meaning (above),
+// and callers act on it. ENXIO of a failing disk is no absent key, ENOLCK or EAGAIN no other process,
+// ECANCELED no query that was stopped, EOPNOTSUPP no format of another version, ENODATA of a damaged
+// sector no lack of space.
+inline absl::StatusCode CodeOfSystemError(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+      return absl::StatusCode::kResourceExhausted;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::StatusCode::kPermissionDenied;
+    case EINVAL:
+    case ENAMETOOLONG:
+      return absl::StatusCode::kInvalidArgument;
+    case EISDIR:
+    case ENOTDIR:
+      return absl::StatusCode::kFailedPrecondition;
+    default:
+      return absl::StatusCode::kUnknown;
+  }
+}
+
+// The error of a failed system call: `what`, such as "cannot read x", and the system's text.
+[[gnu::cold]] inline Status SystemError(int error_number, std::string_view what) {
+  return Status(CodeOfSystemError(error_number), absl::ErrnoToStatus(error_number, ToAbsl(what)).message());
+}
+// The same of a call that names a file: NotFound, with a message, if there is none.
+[[gnu::cold]] inline Status PathError(int error_number, std::string_view what) {
+  const Status status = SystemError(error_number, what);
+  return error_number == ENOENT ? absl::NotFoundError(status.message()) : status;
 }
 
 // Joins two tokens after expanding them.

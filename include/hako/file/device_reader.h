@@ -33,7 +33,7 @@ class DeviceReader {
   void Close();
 
  private:
-  int Open(int fd);
+  StatusOr<int> Open(int fd, const std::string& path);  // -1: there is no direct I/O
 
   std::mutex mutex_;
   bool is_tried_ = false;

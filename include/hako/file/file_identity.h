@@ -13,7 +13,8 @@
 
 namespace hako {
 
-// Returns the identity of the open file `fd`, whose fstat is `opened`.
-FileIdentity IdentityOf(int fd, const struct stat& opened);
+// Returns the identity of the open file `fd`, whose fstat is `opened`. ResourceExhausted if there is no
+// descriptor left to find it out.
+StatusOr<FileIdentity> IdentityOf(int fd, const struct stat& opened);
 
 }  // namespace hako

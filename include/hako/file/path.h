@@ -15,7 +15,8 @@ namespace hako {
 // Syncs the directory of `path`, so that creating, renaming or removing `path` survives a power
 // cut.
 Status SyncDirectoryOf(const std::string& path);
-// Does the same. False if the directory cannot be opened; nothing was synced then.
+// Does the same. False, and an error, if the directory cannot be opened, or its file system syncs no
+// directories; nothing was synced then.
 bool TrySyncDirectoryOf(const std::string& path, Status* status);
 
 // Renames `from` to `to` durably, replacing an existing file. Both must be in one file system.

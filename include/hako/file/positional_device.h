@@ -3,7 +3,9 @@
 // they run one after the other.
 //
 // The system may transfer less than requested, be interrupted, or fail with many transfers half
-// done. Callers see a complete transfer or the first error. Reading beyond the file's end is EIO,
+// done. Callers see a complete transfer or the first error. A transfer that fails in a ring is
+// repeated by preadv or pwritev, and only their error counts: a ring also fails for reasons of its
+// own, such as ECANCELED where the kernel can start no thread for it. Reading beyond the file's end is EIO,
 // except for the rest of the block that contains the end, which reads as zeros.
 //
 // Thread-safe.
@@ -65,8 +67,7 @@ class PositionalDevice {
 
   Status RunMulti(std::span<const Transfer> transfers, Direction direction);
   void Count(const Transfer& transfer, Direction direction);
-  // Completes a transfer of which the system did `done` bytes, or failed with a negative errno
-  // value.
+  // Completes a transfer of which a ring did `done` bytes, or failed with a negative errno value.
   Status Finish(const Transfer& transfer, Direction direction, std::int64_t done);
   std::int64_t Continue(const Transfer& transfer, Direction direction, std::size_t done) const;
 

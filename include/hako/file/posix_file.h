@@ -7,9 +7,11 @@
 //
 // Invariants
 // 1. Every byte below allocated() has a block on the device before size() can reach it, so writing
-//    to it cannot run out of space. (Copy-on-write file systems cannot promise this.) Holes that a
-//    file has when it is opened are filled before the first growth or sync, because until then it
-//    may turn out not to be a database.
+//    to it cannot run out of space. Holes that a file has when it is opened are filled before the
+//    first growth or sync, because until then it may turn out not to be a database. Where a file
+//    system copies blocks when they are changed, this does not hold. On btrfs a new file gets the
+//    attribute that keeps it from this (chattr +C), but other programs make files without it, and
+//    snapshots and reflinks share blocks, which are copied once.
 // 2. Bytes in [size(), allocated()) are zero.
 // 3. The file is not changed before the lock is held.
 // 4. After one failed sync every later sync fails: the system may have dropped the pages that it
