@@ -97,6 +97,7 @@ struct TimeOptions {
     AddNumber(app, "--expire_at", &expire_at, "The record expires at this time, in milliseconds since 1970", 1, kMax)->excludes(has_ttl);
   }
   bool IsGiven() const { return ttl != 0 || expire_at != 0; }
+  std::optional<std::chrono::milliseconds> Ttl() const { return ttl != 0 ? std::optional(std::chrono::milliseconds(ttl)) : std::nullopt; }
 };
 
 struct SetCommandOptions {
@@ -163,7 +164,7 @@ int RunSet(SetCommandOptions options) {
     const Status status = options.append->count() > 0 ? db.Append(options.key, options.value, options.delimiter)
                                                       : db.Set(options.key, options.value,
                                                                {.overwrite = !options.no_overwrite,
-                                                                .ttl = std::chrono::milliseconds(options.time.ttl),
+                                                                .ttl = options.time.Ttl(),
                                                                 .expire_at = static_cast<std::uint64_t>(options.time.expire_at)});
     if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.key, "--no_overwrite: a record exists of key");
     return status.ok() ? kExitDone : FailDatabase(options.database, status);

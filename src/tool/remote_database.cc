@@ -49,8 +49,8 @@ StatusOr<std::uint64_t> RemoteDatabase::GetSize(std::string_view key) {
 
 Status RemoteDatabase::Set(std::string_view key, std::string_view value, const SetOptions& options) {
   std::vector<std::string_view> words = {"SET", key, value};
-  const std::string ttl = absl::StrCat(options.ttl.count()), at = absl::StrCat(options.expire_at);
-  if (options.ttl.count() != 0) words.insert(words.end(), {"PX", ttl});
+  const std::string ttl = absl::StrCat(options.ttl.value_or(std::chrono::milliseconds(0)).count()), at = absl::StrCat(options.expire_at);
+  if (options.ttl) words.insert(words.end(), {"PX", ttl});
   if (options.expire_at != Expiry::kNever) words.insert(words.end(), {"PXAT", at});
   if (!options.overwrite) words.push_back("NX");
   client_->Add(words);

@@ -201,7 +201,8 @@ TEST_P(ExpiryTest, ADatabaseWithoutTheOptionRefusesTimes) {
 
 TEST_P(ExpiryTest, WrongOptionsAreRefused) {
   using Options = SetOptions;
-  for (const Options& options : {Options{.ttl = -1ms}, Options{.ttl = 1ms, .expire_at = 5}, Options{.expire_at = Expiry::kTimeMax + 1},
+  for (const Options& options : {Options{.ttl = -1ms}, Options{.ttl = 0ms}, Options{.ttl = 0ms, .keep_expiry = true},
+                                 Options{.ttl = 1ms, .expire_at = 5}, Options{.expire_at = Expiry::kTimeMax + 1},
                                  Options{.ttl = std::chrono::milliseconds(Expiry::kTimeMax)}, Options{.ttl = 1ms, .keep_expiry = true}}) {
     EXPECT_THAT(db_->Set("key", "value", options), StatusIs(absl::StatusCode::kInvalidArgument));
   }

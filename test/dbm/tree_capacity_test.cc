@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -139,7 +140,7 @@ TYPED_TEST(ExpiringCapacityTest, ShowsValuesWithoutTheirTimesAndNoExpiredRecord)
     wrong += SaltOf(key, value) ? 0u : 1u;
     expired += key.starts_with("soon") && now > 2'000'000 ? 1u : 0u;
   };
-  const auto set = [&](TypeParam& db, std::string_view prefix, std::chrono::milliseconds ttl, std::uint64_t n) {
+  const auto set = [&](TypeParam& db, std::string_view prefix, std::optional<std::chrono::milliseconds> ttl, std::uint64_t n) {
     for (std::uint64_t i = 0; i < n; ++i) {
       const std::string key = std::string(prefix) + NumberedKey(i);
       ASSERT_THAT(db.Set(key, CheckedValue(key, 20, i), SetOptions{.ttl = ttl}), IsOk());
@@ -155,7 +156,7 @@ TYPED_TEST(ExpiringCapacityTest, ShowsValuesWithoutTheirTimesAndNoExpiredRecord)
     EXPECT_EQ(db->GetStats().evictions, 3000 - db->Count());
     now = 3'000'000;
     const std::uint64_t before = shown;
-    set(*db, "more", std::chrono::milliseconds(0), 1500);
+    set(*db, "more", std::nullopt, 1500);
     EXPECT_LE(db->GetStats().evictions, 4500 - db->Count());  // others were removed as expired ones
     EXPECT_LE(db->Count(), 1000u);
     EXPECT_LT(shown, before + 1500);
@@ -165,7 +166,7 @@ TYPED_TEST(ExpiringCapacityTest, ShowsValuesWithoutTheirTimesAndNoExpiredRecord)
   shown = 0;
   {
     ASSERT_OK_AND_ASSIGN(auto db, TypeParam::Open(path, {.clock = clock}));
-    set(*db, "last", std::chrono::milliseconds(0), 1500);
+    set(*db, "last", std::nullopt, 1500);
   }
   ASSERT_OK_AND_ASSIGN(auto db, TypeParam::Open(path, {.clock = clock, .capacity_records = 1000, .on_eviction = EachRef(evicted)}));
   EXPECT_GT(db->GetStats().evictions, 0u);

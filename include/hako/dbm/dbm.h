@@ -153,9 +153,9 @@ struct SetOptions {
   std::string* old_value = nullptr;           // receives the value found, whether overwritten or not; unchanged if absent
   Durability durability = Durability::kNone;  // of this update, if more than the database's option
   // When the record expires (dbm/expiry.h): `ttl` from now, or at `expire_at`, in milliseconds since
-  // 1970. A time that has passed removes the record. InvalidArgument if both are given, a ttl is
-  // negative or a time beyond Expiry::kTimeMax; FailedPrecondition if the database keeps no times.
-  std::chrono::milliseconds ttl{0};
+  // 1970. A time that has passed removes the record. InvalidArgument if both are given, a ttl is not
+  // positive or a time beyond Expiry::kTimeMax; FailedPrecondition if the database keeps no times.
+  std::optional<std::chrono::milliseconds> ttl = std::nullopt;
   std::uint64_t expire_at = Expiry::kNever;
   bool keep_expiry = false;  // the record expires when the one that it replaces would have
 };

@@ -82,16 +82,17 @@ Status Operations<D>::Set(std::string_view key, std::string_view value, const Se
 template <class D>
 StatusOr<std::uint64_t> Operations<D>::TimeOf(const SetOptions& options) {
   if (options.keep_expiry) {
-    if (options.ttl.count() != 0 || options.expire_at != 0) return absl::InvalidArgumentError("SetOptions: keep_expiry and a time");
+    if (options.ttl || options.expire_at != 0) return absl::InvalidArgumentError("SetOptions: keep_expiry and a time");
     return Expiry::kKeep;
   }
-  if (options.ttl.count() == 0 && options.expire_at == 0) return Expiry::kNever;
-  if (options.ttl.count() != 0 && options.expire_at != 0) return absl::InvalidArgumentError("SetOptions: both ttl and expire_at");
+  if (!options.ttl && options.expire_at == 0) return Expiry::kNever;
+  if (options.ttl && options.expire_at != 0) return absl::InvalidArgumentError("SetOptions: both ttl and expire_at");
   const Expiry* const expiry = self().expiry();
   if (expiry == nullptr) return Expiry::NoTimesError();
-  if (options.ttl.count() < 0) return absl::InvalidArgumentError("SetOptions::ttl is negative");
-  const std::uint64_t ttl = static_cast<std::uint64_t>(options.ttl.count());
-  const std::uint64_t from = ttl != 0 ? expiry->Now() : options.expire_at;
+  if (options.ttl && options.ttl->count() <= 0)
+    return absl::InvalidArgumentError("SetOptions::ttl is not positive; without a ttl the record never expires");
+  const std::uint64_t ttl = options.ttl ? static_cast<std::uint64_t>(options.ttl->count()) : 0;
+  const std::uint64_t from = options.ttl ? expiry->Now() : options.expire_at;
   if (from > Expiry::kTimeMax || ttl > Expiry::kTimeMax - from) return Expiry::OutOfRangeError();
   return from + ttl;
 }
