@@ -2,81 +2,122 @@
 // util.c, whose treatment of an open bracket and of a \ at the end is kept).
 #pragma once
 
+#include <algorithm>
+#include <bitset>
 #include <cctype>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace hako::server {
 
 class GlobPattern {
  public:
-  explicit GlobPattern(std::string_view pattern, bool ignores_case = false) : pattern_(pattern), ignores_case_(ignores_case) {}
+  // Takes time proportional to the size of the pattern.
+  explicit GlobPattern(std::string_view pattern, bool ignores_case = false) : ignores_case_(ignores_case) {
+    while (!pattern.empty()) pattern.remove_prefix(Read(pattern));
+  }
 
-  // Takes time proportional to the product of the sizes at most: only the last * is tried again.
+  // Each element of the pattern takes one step for a byte, however many members a set has. The steps are at
+  // most the product of the sizes, as only the last * is tried again; and if that is the last one of the
+  // pattern, no more than the elements.
   bool Matches(std::string_view text) const {
-    std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
+    std::size_t p = 0, t = 0, star = kNone, resume = 0;
     while (t < text.size()) {
-      if (p < pattern_.size() && pattern_[p] == '*') {
+      if (p < elements_.size() && elements_[p].kind == Kind::kStar) {
         star = ++p;
-        if (star == pattern_.size()) return true;
         resume = t;
-      } else if (std::size_t next = p; p < pattern_.size() && MatchesOne(&next, text[t])) {
-        p = next;
+        if (star > last_star_) {  // the rest has a fixed size
+          const std::size_t rest = elements_.size() - star;
+          if (rest > text.size() - t) return false;
+          resume = t = text.size() - rest;
+        }
+      } else if (p < elements_.size() && MatchesOne(elements_[p], text[t])) {
+        ++p;
         ++t;
-      } else if (star != std::string_view::npos) {
+      } else if (star != kNone && star <= last_star_) {
         p = star;
         t = ++resume;
       } else {
         return false;
       }
     }
-    while (p < pattern_.size() && pattern_[p] == '*') ++p;
-    return p == pattern_.size();
+    while (p < elements_.size() && elements_[p].kind == Kind::kStar) ++p;
+    return p == elements_.size();
   }
 
  private:
-  int Fold(char c) const {
+  static constexpr std::size_t kNone = std::string_view::npos;
+  enum class Kind : std::uint8_t { kStar, kAny, kByte, kSet };
+  struct Element {
+    Kind kind;
+    std::uint8_t byte = 0;  // of kByte: folded
+    std::uint32_t set = 0;  // of kSet: in sets_
+  };
+
+  std::uint8_t Fold(char c) const {
     const auto byte = static_cast<unsigned char>(c);
-    return ignores_case_ ? std::tolower(byte) : byte;
+    return static_cast<std::uint8_t>(ignores_case_ ? std::tolower(byte) : byte);
   }
-  // Whether one element of the pattern, which begins at *p, matches the byte; moves *p behind it.
-  bool MatchesOne(std::size_t* p, char byte) const {
-    switch (pattern_[*p]) {
-      case '?':
-        ++*p;
-        return true;
-      case '[':
-        return MatchesSet(p, byte);
-      case '\\':
-        if (*p + 1 < pattern_.size()) ++*p;
-        [[fallthrough]];
+  bool MatchesOne(const Element& element, char byte) const {
+    switch (element.kind) {
+      case Kind::kByte:
+        return element.byte == Fold(byte);
+      case Kind::kSet:
+        return sets_[element.set][static_cast<unsigned char>(byte)];
       default:
-        return Fold(pattern_[(*p)++]) == Fold(byte);
+        return element.kind == Kind::kAny;
     }
   }
-  bool MatchesSet(std::size_t* p, char byte) const {
-    std::size_t at = *p + 1;
-    const bool inverted = at < pattern_.size() && pattern_[at] == '^';
-    if (inverted) ++at;
-    bool found = false;
-    for (; at < pattern_.size() && pattern_[at] != ']'; ++at) {
-      if (pattern_[at] == '\\' && at + 1 < pattern_.size()) {
-        found |= pattern_[++at] == byte;
-      } else if (at + 2 < pattern_.size() && pattern_[at + 1] == '-') {
-        int low = Fold(pattern_[at]), high = Fold(pattern_[at + 2]);
-        if (low > high) std::swap(low, high);
-        found |= Fold(byte) >= low && Fold(byte) <= high;
-        at += 2;
-      } else {
-        found |= Fold(pattern_[at]) == Fold(byte);
+  // Reads the element at the beginning of `pattern`, and returns its size.
+  std::size_t Read(std::string_view pattern) {
+    switch (pattern.front()) {
+      case '*':
+        last_star_ = elements_.size();
+        elements_.push_back({Kind::kStar});
+        return 1;
+      case '?':
+        elements_.push_back({Kind::kAny});
+        return 1;
+      case '[':
+        return ReadSet(pattern);
+      default: {
+        const std::size_t at = pattern.front() == '\\' && pattern.size() > 1 ? 1 : 0;
+        elements_.push_back({Kind::kByte, Fold(pattern[at])});
+        return at + 1;
       }
     }
-    *p = at < pattern_.size() ? at + 1 : at;
-    return found != inverted;
+  }
+  std::size_t ReadSet(std::string_view pattern) {
+    std::size_t at = 1;
+    const bool inverted = at < pattern.size() && pattern[at] == '^';
+    if (inverted) ++at;
+    std::bitset<256> exact, folded;
+    for (; at < pattern.size() && pattern[at] != ']'; ++at) {
+      if (pattern[at] == '\\' && at + 1 < pattern.size()) {
+        exact.set(static_cast<unsigned char>(pattern[++at]));
+      } else if (at + 2 < pattern.size() && pattern[at + 1] == '-') {
+        const auto [low, high] = std::minmax<unsigned>({Fold(pattern[at]), Fold(pattern[at + 2])});
+        for (unsigned byte = low; byte <= high; ++byte) folded.set(byte);
+        at += 2;
+      } else {
+        folded.set(Fold(pattern[at]));
+      }
+    }
+    for (unsigned byte = 0; byte < exact.size(); ++byte) {
+      const bool found = exact[byte] || folded[Fold(static_cast<char>(byte))];
+      exact[byte] = found != inverted;
+    }
+    elements_.push_back({Kind::kSet, 0, static_cast<std::uint32_t>(sets_.size())});
+    sets_.push_back(exact);
+    return std::min(at + 1, pattern.size());
   }
 
-  std::string_view pattern_;
+  std::vector<Element> elements_;
+  std::vector<std::bitset<256>> sets_;
+  std::size_t last_star_ = 0;  // in elements_, if there is one
   bool ignores_case_;
 };
 

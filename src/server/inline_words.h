@@ -1,6 +1,7 @@
 // Divides an inline command into words, as Redis does (sdssplitargs in its sds.c): words are separated
 // by blanks; "..." takes the escapes \n \r \t \b \a \xHH and \ before any other byte; '...' takes only
-// \' as an escape. A closing quote must be followed by a blank or the end.
+// \' as an escape. A closing quote must be followed by a blank or the end. A zero byte is a byte as any
+// other, where Redis takes it for the end of the line: DEL a\0b must not remove a.
 #pragma once
 
 #include <cctype>
@@ -27,7 +28,7 @@ class WordReader {
   WordReader(std::string_view line, std::size_t* at) : line_(line), at_(*at) {}
 
   bool Read(std::string* word) {
-    for (; at_ < line_.size() && !IsBlank(line_[at_]) && line_[at_] != '\0'; ++at_) {
+    for (; at_ < line_.size() && !IsBlank(line_[at_]); ++at_) {
       if (line_[at_] == '"' || line_[at_] == '\'') return ReadQuoted(line_[at_], word);
       word->push_back(line_[at_]);
     }
@@ -36,10 +37,10 @@ class WordReader {
 
  private:
   bool ReadQuoted(char quote, std::string* word) {
-    for (++at_; at_ < line_.size() && line_[at_] != '\0'; ++at_) {
+    for (++at_; at_ < line_.size(); ++at_) {
       if (line_[at_] == quote) {
         ++at_;
-        return at_ == line_.size() || line_[at_] == '\0' || IsBlank(line_[at_]);
+        return at_ == line_.size() || IsBlank(line_[at_]);
       }
       if (line_[at_] != '\\')
         word->push_back(line_[at_]);
@@ -60,7 +61,7 @@ class WordReader {
       at_ += 3;
       return;
     }
-    if (next == '\0') return word->push_back('\\');
+    if (at_ + 1 == line_.size()) return word->push_back('\\');
     ++at_;
     static constexpr std::string_view kNames = "nrtba", kBytes = "\n\r\t\b\a";
     const std::size_t known = kNames.find(next);
@@ -77,7 +78,7 @@ class WordReader {
 inline bool SplitInlineWords(std::string_view line, std::vector<std::string>* words) {
   for (std::size_t at = 0;;) {
     while (at < line.size() && internal::IsBlank(line[at])) ++at;
-    if (at == line.size() || line[at] == '\0') return true;
+    if (at == line.size()) return true;
     if (!internal::WordReader(line, &at).Read(&words->emplace_back())) return false;
   }
 }

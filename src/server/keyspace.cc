@@ -8,7 +8,10 @@
 
 namespace hako::server {
 
-std::uint64_t Keyspace::Now() const { return KeepsTimes() ? database_.expiry()->Now() : CoarseWallMilliseconds(); }
+std::uint64_t Keyspace::Now() const {
+  if (is_pending_) return began_at_;
+  return KeepsTimes() ? database_.expiry()->Now() : CoarseWallMilliseconds();
+}
 
 Status Keyspace::Show(std::string_view key, ReadRef visitor) {
   if (!is_pending_) return database_.Process(key, visitor);
@@ -214,10 +217,10 @@ Status Keyspace::WritePending() {
       batch_.Remove(key);
   }
   if (!batch_.IsEmpty()) HAKO_RETURN_IF_ERROR(database_.Write(batch_));
-  for (const auto& [key, record] : pending_) {
-    if (record.is_changed) NoteChange(key);
+  // Records that were read stay: for the transaction they do not expire.
+  for (auto& [key, record] : pending_) {
+    if (std::exchange(record.is_changed, false)) NoteChange(key);
   }
-  pending_.clear();
   return absl::OkStatus();
 }
 

@@ -3,7 +3,8 @@
 // Outside a transaction each call is one atomic step of the database, on one record or on several.
 // Between Begin and Commit the updates are kept in memory, where later commands see them, and Commit
 // writes their effects as one WriteBatch: values and times, never commands. A call on all records
-// (Count, MakeIterator) writes the pending updates first; Clear discards them.
+// (Count, MakeIterator) writes the pending updates first; Clear discards them. Meanwhile the time stands
+// still: a record that Prepare or a command has read expires for none of them, except for calls on all records.
 //
 // Invariants
 //   1. Each update is noted (NoteChange): for clients that watch its key, and for the commit that the reply
@@ -93,15 +94,18 @@ class Keyspace {
 
   // ---- times ----
   bool KeepsTimes() const { return database_.expiry() != nullptr; }
-  // The time now, in milliseconds since 1970, as the database compares it.
+  // The time now, in milliseconds since 1970, as the database compares it. In a transaction, of its begin.
   std::uint64_t Now() const;
 
   // ---- transactions ----
   // The records that the transaction reads and changes may take up to `bytes_max`.
   void Begin(std::size_t bytes_max) {
+    began_at_ = Now();
     is_pending_ = true;
     pending_left_ = bytes_max;
   }
+  // In a transaction: reads a record that a later command will need. An error is that command's.
+  void Prepare(std::string_view key) { (void)Load(key); }
   // Writes the effects atomically. After an error none was written.
   Status Commit();
   // Ends the transaction without writing its pending updates.
@@ -138,6 +142,7 @@ class Keyspace {
   WatchTable& watches_;
   WriteBatch batch_;
   bool is_pending_ = false;
+  std::uint64_t began_at_ = 0;  // while is_pending_
   bool has_changed_ = false;
   Counter num_changes_;
   std::map<std::string, Pending, std::less<>> pending_;

@@ -1,5 +1,7 @@
-// MULTI, EXEC and WATCH. EXEC runs its commands while no other thread runs one. Their updates are kept in
-// memory and then written as one WriteBatch: after a crash all of them are present, or none.
+// MULTI, EXEC and WATCH. EXEC runs its commands while no other thread runs one, and all of them at one time:
+// none finds a record expired that another has found alive. Their updates are kept in memory and then written
+// as one WriteBatch: after a crash all of them are present, or none.
+#include <algorithm>
 #include <new>
 #include <string>
 #include <string_view>
@@ -20,6 +22,19 @@ bool IsWatchBroken(Call& call) {
     if (exists && !call.keys().Contains(key).value_or(false)) return true;
   }
   return false;
+}
+
+// Reads the records that the commands name, so that none of them expires before its command runs.
+void PrepareKeys(Call& call, const std::vector<Client::Queued>& queued) {
+  if (!call.keys().KeepsTimes()) return;
+  for (const Client::Queued& one : queued) {
+    const Command& command = *one.command;
+    if (command.first_key <= 0) continue;
+    const auto size = static_cast<int>(one.words.size());
+    const int last = command.last_key < 0 ? size + command.last_key : std::min(command.last_key, size - 1);
+    for (int i = command.first_key; i <= last; i += std::max(command.key_step, 1))
+      call.keys().Prepare(one.words[static_cast<std::size_t>(i)]);
+  }
 }
 
 }  // namespace
@@ -52,6 +67,7 @@ void Exec(Call& call) {
   call.keys().Begin(static_cast<std::size_t>(memory_max > 0 ? memory_max : settings.request_max.load()));
   call.thread.measured = std::chrono::steady_clock::now();
   try {
+    PrepareKeys(call, queued);
     call.reply.Array(queued.size());
     for (const Client::Queued& one : queued) {
       const std::vector<std::string_view> words(one.words.begin(), one.words.end());

@@ -53,6 +53,11 @@ TEST(RequestParser, ReadsInlineCommands) {
   EXPECT_THAT(ReadWhole(R"(set "a b\x00\n\"" 'it\'s\n')"
                         "\n"),
               ElementsAre(ElementsAre("set", std::string("a b\0\n\"", 6), "it's\\n")));
+  const std::string_view zeros("del a\0b\n\0ping \0\nset k \"v\0w\" '\0'\nset \"x\\\0\"\n", 43);
+  EXPECT_THAT(ReadWhole(zeros),
+              ElementsAre(ElementsAre("del", std::string("a\0b", 3)), ElementsAre(std::string("\0ping", 5), std::string(1, '\0')),
+                          ElementsAre("set", "k", std::string("v\0w", 3), std::string(1, '\0')), ElementsAre("set", std::string("x\0", 2))))
+      << "no line ends at a zero byte";
   EXPECT_THAT(ReadWhole("set \"\" ''\n"), ElementsAre(ElementsAre("set", "", "")));
 }
 
