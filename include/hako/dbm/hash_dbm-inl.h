@@ -280,7 +280,7 @@ Status HashDBM<FileT>::CloseFile() {
   HAKO_RETURN_IF_ERROR(space_->Health());  // after a failed write, the next Open recovers the last synchronized state
   HAKO_RETURN_IF_ERROR(this->FlushPending());
   if (WriterState* mine = writers_.Mine(); mine != nullptr) {
-    if (rebuilt_ && Space::kMapped) HAKO_RETURN_IF_ERROR(RebuildIndex(*mine));
+    if (rebuilt_ && Space::kMapped && index().WouldShrinkTo(this->Count())) HAKO_RETURN_IF_ERROR(RebuildIndex(*mine));
     (void)RefreshSomeStamps(*mine);
   }
   const std::uint64_t count = this->Count();

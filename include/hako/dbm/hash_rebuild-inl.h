@@ -5,7 +5,7 @@
 
 namespace hako {
 
-// First moves the records of extents that are at most three quarters full into fresh ones, then
+// First moves the records of extents that are at most three quarters full, if there are several, into fresh ones, then
 // those of the last extents into free ones below. Works in batches, so that extents emptied by one
 // batch take the records of the next.
 template <File FileT>
@@ -31,6 +31,8 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
       live_in_batch += live;
       return absl::OkStatus();
     }));
+    // One extent alone would only move into another one.
+    if (batches.size() == 1 && batches.front().size() == 1) batches.clear();
     for (auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
     AsWriter(*mine, [&] { space_->ReleaseChunk(mover); });  // the next chunk lies lower
     return MoveDown(*mine, mover, batch);
@@ -159,7 +161,7 @@ Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint
   return error;
 }
 
-// After a Rebuild: builds an index of the size that the records need, in the lowest free extents,
+// After a Rebuild, where that takes less space: builds an index of the size that the records need, in the lowest free extents,
 // and moves records to where the old index was.
 // REQUIRES: no other thread uses the database
 template <File FileT>

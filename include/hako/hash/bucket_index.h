@@ -76,6 +76,7 @@ class BucketIndex {
   using IsBlocked = FunctionRef<bool(std::uint64_t hash)>;
   static constexpr std::uint64_t kMinLines = 1024;
   static constexpr std::uint64_t kTargetLoad = 8;  // records per bucket, on average
+  static std::uint64_t LinesFor(std::uint64_t num_records) { return std::max(kMinLines, num_records / kTargetLoad + 1); }
 
   explicit BucketIndex(Space& space) : space_(space), lines_(space) {
     if constexpr (LimitedRecordSpace<Space>) is_limited_ = space.limit() != nullptr;
@@ -84,6 +85,8 @@ class BucketIndex {
 
   // Makes a new, empty table for about `num_records` records (0 = unknown).
   Status Create(std::uint64_t num_records);
+  // Whether Create would make a smaller index than this.
+  bool WouldShrinkTo(std::uint64_t num_records) const { return lines_.WouldShrinkTo(LinesFor(num_records)); }
 
   // Takes over `num_lines` buckets that were adopted into lines(): counts the records, collects the
   // overflow buckets in use, and repairs buckets that a killed process left locked. Calls

@@ -8,7 +8,7 @@ namespace hako::hash {
 
 template <class Space>
 Status BucketIndex<Space>::Create(std::uint64_t num_records) {
-  const std::uint64_t wanted = std::max(kMinLines, num_records / kTargetLoad + 1);
+  const std::uint64_t wanted = LinesFor(num_records);
   HAKO_RETURN_IF_ERROR(lines_.EnsureHome(wanted));
   PublishLineCount(wanted);
   return absl::OkStatus();

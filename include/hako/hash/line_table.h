@@ -107,10 +107,9 @@ class LineTable {
     }
   }
 
-  std::uint64_t HomeCapacity() const {
-    if (num_chunks_ <= kSmallChunks) return num_chunks_ * (kSmallChunkBytes / sizeof(Line));
-    return kSmallLines + (num_chunks_ - kSmallChunks) * (kLargeChunkBytes / sizeof(Line));
-  }
+  std::uint64_t HomeCapacity() const { return CapacityOf(num_chunks_); }
+  // Whether `count` home lines would take fewer chunks than there are.
+  bool WouldShrinkTo(std::uint64_t count) const { return num_chunks_ != 0 && CapacityOf(num_chunks_ - 1) >= count; }
   std::uint64_t num_overflow() {
     std::lock_guard lock(mutex_);
     return num_overflow_;
@@ -128,6 +127,11 @@ class LineTable {
 
  private:
   static constexpr std::uint64_t kSmallLines = kSmallChunks * (kSmallChunkBytes / sizeof(Line));
+
+  static std::uint64_t CapacityOf(std::uint64_t num_chunks) {
+    if (num_chunks <= kSmallChunks) return num_chunks * (kSmallChunkBytes / sizeof(Line));
+    return kSmallLines + (num_chunks - kSmallChunks) * (kLargeChunkBytes / sizeof(Line));
+  }
 
   struct Place {
     std::uint64_t chunk;
