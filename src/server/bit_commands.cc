@@ -1,4 +1,5 @@
-// Commands on the bits of a value. Bit 0 is the highest one of the first byte.
+// Commands on the bits of a value. Bit 0 is the highest one of the first byte. SETBIT stores the whole value
+// again: its time grows with the size of the value, not with what it changes.
 #include <algorithm>
 #include <bit>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Commands that change a part of a value, or treat it as a number. Each is one visit of its record.
+// Commands that change a part of a value, or treat it as a number. Each is one visit of its record, and stores
+// the whole value again: its time grows with the size of the value, not with the part.
 #include <cmath>
 #include <limits>
 #include <string>
