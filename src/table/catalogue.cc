@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/table/typed_value.h"
 #include "hako/text/text_encoding.h"
 
 namespace hako::table {
@@ -31,6 +32,30 @@ std::string EncodeColumn(const StoredColumn& column) {
   return record;
 }
 
+// Whether a table of this many columns can have another one of this name.
+Status CheckNewName(std::string_view name, std::size_t num_columns) {
+  if (name.empty()) return absl::InvalidArgumentError("a column needs a name");
+  if (name == kKeyName)
+    return absl::InvalidArgumentError("a column may not be named 'key': that is the primary key in statements and results");
+  if (name.size() > TableLimits::kColumnName) {
+    return TooLargeError(absl::StrCat("the name of column '", ToAbsl(name.substr(0, 20)), "...'"), name.size(), TableLimits::kColumnName);
+  }
+  if (!text::IsUtf8(name)) return absl::InvalidArgumentError("the name of a column is not UTF-8");
+  if (num_columns < TableLimits::kColumns) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("column '", ToAbsl(name), "': the table has ", TableLimits::kColumns, " columns, its limit"));
+}
+
+Status TooManyIndicesError() { return absl::OutOfRangeError(absl::StrCat("the table has ", TableLimits::kIndices, " indices, its limit")); }
+
+}  // namespace
+
+StatusOr<StoredColumn> MakeColumn(ColumnId id, std::string_view name, const ColumnOptions& options) {
+  StoredColumn column{.id = id, .name = std::string(name), .type = options.type, .not_null = options.not_null};
+  HAKO_ASSIGN_OR_RETURN(const Value typed, TypedValue(column, options.default_value.get()));
+  column.default_value = OwnedValue(typed);
+  return column;
+}
+
 std::optional<StoredColumn> DecodeColumn(ColumnId id, std::string_view record) {
   if (record.size() < 4) return std::nullopt;
   StoredColumn column{.id = id, .name = {}, .type = static_cast<ColumnType>(record[0])};
@@ -44,11 +69,9 @@ std::optional<StoredColumn> DecodeColumn(ColumnId id, std::string_view record) {
   return column;
 }
 
-std::uint16_t NumberIn(std::string_view key) {
-  return static_cast<std::uint16_t>(static_cast<unsigned char>(key[2]) << 8 | static_cast<unsigned char>(key[3]));
+IndexOptions UniqueIndexOf(std::string_view column) {
+  return {.name = {}, .columns = {{std::string(column), IndexKind::kOrdered}}, .unique = true};
 }
-
-}  // namespace
 
 Status Catalogue::Load() {
   std::string header;
@@ -65,37 +88,69 @@ Status Catalogue::Load() {
   return LoadIndices(*cursor);
 }
 
-Status Catalogue::Create(bool closed_schema) {
+StatusOr<Catalogue::Beginning> Catalogue::Begin(std::span<const std::pair<std::string, ColumnOptions>> columns) {
+  Beginning beginning;
+  const auto find = [&beginning](std::string_view name) -> const StoredColumn* {
+    for (const StoredColumn& column : beginning.columns) {
+      if (column.name == name) return &column;
+    }
+    return nullptr;
+  };
+  for (const auto& [name, options] : columns) {
+    if (find(name) != nullptr) return absl::InvalidArgumentError(absl::StrCat("column '", name, "' is given twice"));
+    HAKO_RETURN_IF_ERROR(CheckNewName(name, beginning.columns.size()));
+    HAKO_ASSIGN_OR_RETURN(StoredColumn column, MakeColumn(static_cast<ColumnId>(beginning.columns.size() + 1), name, options));
+    beginning.columns.push_back(std::move(column));
+    if (!options.unique) continue;
+    const auto number = static_cast<std::uint16_t>(beginning.indices.size() + 1);
+    if (number > TableLimits::kIndices) return TooManyIndicesError();
+    HAKO_ASSIGN_OR_RETURN(auto index, Index::Make(number, UniqueIndexOf(name), IndexState::kReady, find));
+    beginning.indices.push_back(std::move(index));
+  }
+  return beginning;
+}
+
+Status Catalogue::Create(bool closed_schema, Beginning beginning) {
+  const sync::MutexLock lock(mutex_);
+  std::vector<Record> records = {HeaderOf(closed_schema)};
+  for (const StoredColumn& column : beginning.columns) records.push_back(RecordOf(column));
+  for (const auto& index : beginning.indices) records.push_back(RecordOf(*index, IndexState::kReady));
+  for (StoredColumn& column : beginning.columns) names_.Add(std::move(column));
+  rules_.store(RulesWith(nullptr), std::memory_order_release);
+  for (auto& index : beginning.indices) {
+    all_indices_.push_back(std::move(index));
+    indices_.store(Keep(*all_indices_.back(), true), std::memory_order_release);
+  }
+  next_index_ = static_cast<std::uint16_t>(all_indices_.size() + 1);
   has_closed_schema_ = closed_schema;
-  return Put(CatalogueKey('h'), std::string{kFormatVersion, closed_schema ? '\1' : '\0'});
+  return Store(records);
 }
 
 Status Catalogue::LoadColumns(StoreCursor& cursor) {
   const std::string prefix = CatalogueKey('c');
   for (cursor.Jump(prefix); cursor.Valid() && cursor.key().starts_with(prefix); cursor.Next()) {
-    const bool fits = cursor.key().size() == 4 && NumberIn(cursor.key()) != 0 && NumberIn(cursor.key()) <= TableLimits::kColumns;
-    std::optional<StoredColumn> column = fits ? DecodeColumn(ColumnId{NumberIn(cursor.key())}, cursor.value()) : std::nullopt;
-    if (!column || static_cast<std::size_t>(column->id) != names_.size() + 1 || names_.Find(column->name) != nullptr)
-      return absl::DataLossError("the record of a column is damaged");
+    const bool fits =
+        cursor.key().size() == 4 && CatalogueNumber(cursor.key()) != 0 && CatalogueNumber(cursor.key()) <= TableLimits::kColumns;
+    std::optional<StoredColumn> column = fits ? DecodeColumn(ColumnId{CatalogueNumber(cursor.key())}, cursor.value()) : std::nullopt;
+    if (!column || names_.Find(column->name) != nullptr) return absl::DataLossError("the record of a column is damaged");
     names_.Add(*std::move(column));
   }
-  PublishRules();
+  rules_.store(RulesWith(nullptr), std::memory_order_release);
   return cursor.status();
 }
 
 Status Catalogue::LoadIndices(StoreCursor& cursor) {
   const std::string prefix = CatalogueKey('i');
-  IndexList list;
   for (cursor.Jump(prefix); cursor.Valid() && cursor.key().starts_with(prefix); cursor.Next()) {
     if (cursor.key().size() != 4) return absl::DataLossError("the key of an index is damaged");
-    const std::uint16_t number = NumberIn(cursor.key());
+    const std::uint16_t number = CatalogueNumber(cursor.key());
     HAKO_ASSIGN_OR_RETURN(auto record, Index::Decode(cursor.value()));
-    HAKO_ASSIGN_OR_RETURN(auto index, Index::Make(number, std::move(record.first), record.second, names_));
-    if (record.second != IndexState::kDropped) list.push_back(index.get());
+    HAKO_ASSIGN_OR_RETURN(auto index, Index::Make(number, std::move(record.first), record.second,
+                                                  [this](std::string_view name) { return names_.Find(name); }));
     all_indices_.push_back(std::move(index));
+    if (record.second != IndexState::kDropped) indices_.store(Keep(*all_indices_.back(), true), std::memory_order_release);
     next_index_ = static_cast<std::uint16_t>(number + 1);
   }
-  Publish(std::move(list));
   return cursor.status();
 }
 
@@ -106,96 +161,107 @@ const Index* Catalogue::FindIndex(std::string_view name) const {
   return nullptr;
 }
 
-Status Catalogue::Put(const std::string& key, std::string_view record) {
-  return store_.Process(key, [record](std::optional<std::string_view>) { return Action::Set(record); });
+Status Catalogue::Store(std::span<const Record> records) {
+  std::vector<std::string_view> keys;
+  for (const Record& record : records) keys.push_back(record.key);
+  const auto visit = [records](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
+    return records[i].value ? Action::Set(*records[i].value) : Action::Remove();
+  };
+  return store_.ProcessMulti(keys, visit, 0);
 }
 
-void Catalogue::Publish(IndexList list) {
-  all_lists_.push_back(std::make_unique<IndexList>(std::move(list)));
-  indices_.store(all_lists_.back().get(), std::memory_order_release);
+Catalogue::Record Catalogue::HeaderOf(bool closed_schema) {
+  return {CatalogueKey('h'), std::string{kFormatVersion, closed_schema ? '\1' : '\0'}};
+}
+Catalogue::Record Catalogue::RecordOf(const StoredColumn& column) {
+  return {CatalogueKey('c', static_cast<std::uint16_t>(column.id)), EncodeColumn(column)};
+}
+Catalogue::Record Catalogue::RecordOf(const Index& index, IndexState state) {
+  return {CatalogueKey('i', index.number()), index.Encode(state)};
 }
 
-void Catalogue::PublishRules() {
+// The present list with an index behind it, or without it.
+const IndexList* Catalogue::Keep(const Index& index, bool is_listed) {
+  auto list = std::make_unique<IndexList>();
+  for (const Index* const one : indices()) {
+    if (one != &index) list->push_back(one);
+  }
+  if (is_listed) list->push_back(&index);
+  all_lists_.push_back(std::move(list));
+  return all_lists_.back().get();
+}
+
+void Catalogue::List(const IndexList* list, WriterGate& gate) {
+  gate.RunExclusive([&] { indices_.store(list, std::memory_order_release); });
+}
+
+// The rules, with this column in the place of that of its number.
+const RuleList* Catalogue::RulesWith(const StoredColumn* column) {
   auto rules = std::make_unique<RuleList>();
-  for (std::size_t number = 1; number <= names_.size(); ++number) {
-    const StoredColumn& column = *names_.Get(static_cast<ColumnId>(number));
-    if (column.not_null || !column.default_value.get().is_null()) rules->push_back(column.id);
+  const std::size_t end = std::max(names_.size(), column == nullptr ? 0 : static_cast<std::size_t>(column->id));
+  for (std::size_t number = 1; number <= end; ++number) {
+    const auto id = static_cast<ColumnId>(number);
+    const StoredColumn* const one = column != nullptr && column->id == id ? column : names_.Get(id);
+    if (one != nullptr && (one->not_null || !one->default_value.get().is_null())) rules->push_back(id);
   }
-  if (*rules == this->rules()) return;
+  if (*rules == this->rules()) return rules_.load(std::memory_order_relaxed);
   all_rules_.push_back(std::move(rules));
-  rules_.store(all_rules_.back().get(), std::memory_order_release);
+  return all_rules_.back().get();
 }
 
-StatusOr<const StoredColumn*> Catalogue::Intern(std::string_view name) {
-  if (const StoredColumn* const column = names_.Find(name)) return column;
-  const sync::MutexLock lock(mutex_);
-  if (names_.Find(name) == nullptr && has_closed_schema_)
-    return absl::InvalidArgumentError(absl::StrCat("the table has no column '", ToAbsl(name), "', and takes no others"));
-  return InternLocked(name);
+Catalogue::Schema Catalogue::PrepareSchema(StoredColumn column) {
+  const StoredColumn* const prepared = names_.Prepare(std::move(column));
+  return {prepared, RulesWith(prepared)};
 }
 
-StatusOr<const StoredColumn*> Catalogue::InternLocked(std::string_view name) {
-  if (const StoredColumn* const column = names_.Find(name)) return column;
-  if (name.empty()) return absl::InvalidArgumentError("a column needs a name");
-  if (name == kKeyName)
-    return absl::InvalidArgumentError("a column may not be named 'key': that is the primary key in statements and results");
-  if (name.size() > TableLimits::kColumnName) {
-    return TooLargeError(absl::StrCat("the name of column '", ToAbsl(name.substr(0, 20)), "...'"), name.size(), TableLimits::kColumnName);
-  }
-  if (!text::IsUtf8(name)) return absl::InvalidArgumentError("the name of a column is not UTF-8");
-  if (names_.size() >= TableLimits::kColumns)
-    return absl::OutOfRangeError(absl::StrCat("column '", ToAbsl(name), "': the table has ", TableLimits::kColumns, " columns, its limit"));
-  StoredColumn column{.id = static_cast<ColumnId>(names_.size() + 1), .name = std::string(name)};
-  HAKO_RETURN_IF_ERROR(Put(CatalogueKey('c', static_cast<std::uint16_t>(column.id)), EncodeColumn(column)));
-  names_.Add(std::move(column));
-  return names_.Find(name);
+void Catalogue::Publish(const Schema& schema) noexcept {
+  names_.Publish(schema.column);
+  rules_.store(schema.rules, std::memory_order_release);
 }
 
-Status Catalogue::ReplaceColumn(StoredColumn column, WriterGate& gate) {
-  HAKO_RETURN_IF_ERROR(Put(CatalogueKey('c', static_cast<std::uint16_t>(column.id)), EncodeColumn(column)));
-  gate.RunExclusive([&] {
-    mutex_.AssertHeld();
-    names_.Add(std::move(column));
-    PublishRules();
-  });
-  return absl::OkStatus();
-}
-
-StatusOr<Index*> Catalogue::AddIndex(IndexOptions options, WriterGate& gate) {
-  if (indices().size() >= TableLimits::kIndices)
-    return absl::OutOfRangeError(absl::StrCat("the table has ", TableLimits::kIndices, " indices, its limit"));
+StatusOr<Catalogue::AddedIndex> Catalogue::AddIndex(const IndexOptions& options, NewColumns& added, WriterGate& gate) {
+  if (indices().size() >= TableLimits::kIndices) return TooManyIndicesError();
   if (next_index_ == 0) return absl::OutOfRangeError("65,535 indices have been created: no number is left");
-  HAKO_ASSIGN_OR_RETURN(auto index, Index::Make(next_index_, std::move(options), IndexState::kBuilding, names_));
-  if (FindIndex(index->name()) != nullptr) return absl::AlreadyExistsError(absl::StrCat("the table has an index ", index->name()));
-  HAKO_RETURN_IF_ERROR(Put(CatalogueKey('i', index->number()), index->Encode(IndexState::kBuilding)));
+  HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> columns, Index::ColumnsOf(options));
+  for (const std::string& column : columns) HAKO_RETURN_IF_ERROR(added.Intern(column).status());
+  HAKO_ASSIGN_OR_RETURN(
+      auto made, Index::Make(next_index_, options, IndexState::kBuilding, [&added](std::string_view name) { return added.Find(name); }));
+  if (FindIndex(made->name()) != nullptr)
+    return absl::AlreadyExistsError(absl::StrCat("the table has an index ", made->name(), ": give this one another name"));
+  std::vector<Record> records = added.records();
+  records.push_back(RecordOf(*made, IndexState::kBuilding));
+  const AddedIndex result = {made.get(), indices_.load(std::memory_order_relaxed)};
+  const IndexList* const list = Keep(*made, true);
+  all_indices_.reserve(all_indices_.size() + 1);
+  HAKO_RETURN_IF_ERROR(Store(records));
+  all_indices_.push_back(std::move(made));
   ++next_index_;
-  IndexList list = indices();
-  list.push_back(index.get());
-  all_indices_.push_back(std::move(index));
-  gate.RunExclusive([&] {
-    mutex_.AssertHeld();
-    Publish(std::move(list));
-  });
-  return all_indices_.back().get();
+  List(list, gate);
+  return result;
 }
 
-Status Catalogue::SetState(Index& index, IndexState state) {
-  HAKO_RETURN_IF_ERROR(Put(CatalogueKey('i', index.number()), index.Encode(state)));
-  index.set_state(state);
-  return absl::OkStatus();
+StatusOr<const StoredColumn*> NewColumns::Intern(std::string_view name) {
+  if (catalogue_.has_closed_schema() && Find(name) == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("the table has no column '", ToAbsl(name), "', and takes no others"));
+  return Declare(name);
 }
 
-void Catalogue::Unlist(const Index& index, WriterGate& gate) {
-  IndexList list = indices();
-  list.erase(std::remove(list.begin(), list.end(), &index), list.end());
-  gate.RunExclusive([&] {
-    mutex_.AssertHeld();
-    Publish(std::move(list));
-  });
+StatusOr<const StoredColumn*> NewColumns::Declare(std::string_view name) {
+  if (const StoredColumn* const column = Find(name)) return column;
+  const std::size_t count = catalogue_.names_.size() + columns_.size();
+  HAKO_RETURN_IF_ERROR(CheckNewName(name, count));
+  StoredColumn column{.id = static_cast<ColumnId>(count + 1), .name = std::string(name)};
+  records_.push_back(Catalogue::RecordOf(column));
+  columns_.push_back(nullptr);
+  columns_.back() = catalogue_.names_.Prepare(std::move(column));
+  by_name_.emplace(columns_.back()->name, columns_.back());
+  return columns_.back();
 }
 
-Status Catalogue::RemoveRecord(const Index& index) {
-  return store_.Process(CatalogueKey('i', index.number()), [](std::optional<std::string_view>) { return Action::Remove(); });
+const StoredColumn* NewColumns::Find(std::string_view name) const {
+  if (const StoredColumn* const column = catalogue_.names_.Find(name)) return column;
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? nullptr : it->second;
 }
 
 }  // namespace hako::table

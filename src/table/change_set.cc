@@ -22,7 +22,8 @@ Status WithKey(const Status& status, std::string_view key, bool is_single) {
 
 }  // namespace
 
-Status ChangeSet::Resolve(TableCore& core, std::span<const Change> changes) {
+Status ChangeSet::Resolve(TableCore& core, std::span<const Change> changes, NewColumns* added, bool* lacks_columns) {
+  added_ = added;
   cells_.clear();
   begins_.clear();
   for (const Change& change : changes) {
@@ -36,7 +37,8 @@ Status ChangeSet::Resolve(TableCore& core, std::span<const Change> changes) {
     for (const Cell& cell : change.cells) {
       const StoredColumn* column = core.catalogue.names().Find(cell.column);
       if (column == nullptr) {
-        HAKO_ASSIGN_OR_RETURN(column, core.catalogue.Intern(cell.column));
+        if (added == nullptr) return *lacks_columns = true, absl::OkStatus();
+        HAKO_ASSIGN_OR_RETURN(column, added->Intern(cell.column));
       }
       is_sorted = is_sorted && (cells_.size() == begin || cells_.back().column < column->id);
       cells_.push_back({column->id, cell.value});
@@ -109,14 +111,16 @@ Status ChangeSet::Apply(TableCore& core, const Change& change, std::span<const C
     return absl::OkStatus();
   }
   const bool merges = state->has && (change.kind == Kind::kUpdate || change.kind == Kind::kAppend);
-  HAKO_RETURN_IF_ERROR(
-      Build(core, change, cells, merges ? RowView(state->new_bytes, &core.catalogue.names()) : RowView(), &state->new_bytes));
+  const RowView old_row = merges ? RowView(state->new_bytes, &core.catalogue.names()) : RowView();
+  HAKO_RETURN_IF_ERROR(Build(core, change, cells, merges ? &old_row : nullptr, &state->new_bytes));
   state->has = true;
   return absl::OkStatus();
 }
 
-// Merges the cells into the old row; a Put has none.
-Status ChangeSet::Build(TableCore& core, const Change& change, std::span<const CellOf> cells, const RowView& old_row, std::string* out) {
+// Merges the cells into the old row; without one the row is new.
+Status ChangeSet::Build(TableCore& core, const Change& change, std::span<const CellOf> cells, const RowView* before_row, std::string* out) {
+  static constexpr RowView kNoCells;
+  const RowView& old_row = before_row == nullptr ? kNoCells : *before_row;
   merged_.clear();
   std::size_t at = 0;
   for (const CellOf& cell : cells) {
@@ -132,7 +136,7 @@ Status ChangeSet::Build(TableCore& core, const Change& change, std::span<const C
     merged_.back().value = cell.value.is_untyped() ? Value::Untyped(joined) : Value(joined);
   }
   for (; at < old_row.size(); ++at) merged_.push_back({old_row.column(at), old_row.value(at)});
-  HAKO_RETURN_IF_ERROR(CheckRules(core.catalogue, change));
+  HAKO_RETURN_IF_ERROR(CheckRules(core.catalogue, before_row == nullptr));
   builder_.Begin();
   for (const CellOf& cell : merged_) {
     const StoredColumn* const named = core.catalogue.names().Get(cell.column);
@@ -151,15 +155,14 @@ Status ChangeSet::Build(TableCore& core, const Change& change, std::span<const C
   return absl::OkStatus();
 }
 
-// Adds defaults to merged_, which ascends, and checks columns that are not null.
-Status ChangeSet::CheckRules(const Catalogue& catalogue, const Change& change) {
+// Adds the defaults of a new row to merged_, which ascends, and checks columns that are not null.
+Status ChangeSet::CheckRules(const Catalogue& catalogue, bool is_new) {
   for (const ColumnId id : catalogue.rules()) {
     const StoredColumn& column = *catalogue.names().Get(id);
     const auto it =
         std::lower_bound(merged_.begin(), merged_.end(), id, [](const CellOf& cell, ColumnId wanted) { return cell.column < wanted; });
     const bool is_given = it != merged_.end() && it->column == id;
-    const bool takes_default = change.kind == Change::Kind::kPut || change.kind == Change::Kind::kPutKeep;
-    if (!is_given && takes_default && !column.default_value.get().is_null()) {
+    if (!is_given && is_new && !column.default_value.get().is_null()) {
       merged_.insert(it, {id, column.default_value.get()});
     } else if (column.not_null && (!is_given || it->value.is_null())) {
       return absl::InvalidArgumentError(absl::StrCat("column '", column.name, "' is not null, and the row has no value of it"));
@@ -205,9 +208,9 @@ void ChangeSet::CompareEntries(std::uint32_t state, std::pair<std::size_t, std::
   while (i < old_end || k < new_end) {
     const int order = i == old_end ? 1 : k == new_end ? -1 : old_.key(i).compare(new_.key(k));
     if (order < 0) {
-      (old_.is_unique(i) ? unique_removes_ : removes_).push_back({old_.key(i), {}, false, state});
+      (old_.is_unique(i) ? unique_removes_ : removes_).push_back({old_.key(i), old_.value(i), false, true, state});
     } else if (order > 0 || old_.value(i) != new_.value(k)) {
-      (new_.is_unique(k) ? unique_sets_ : sets_).push_back({new_.key(k), new_.value(k), true, state});
+      (new_.is_unique(k) ? unique_sets_ : sets_).push_back({new_.key(k), new_.value(k), true, order == 0, state});
     }
     i += order <= 0 ? 1 : 0;
     k += order >= 0 ? 1 : 0;
@@ -240,11 +243,19 @@ Status ChangeSet::Write(TableCore& core) {
     num_rows_added_ += (state.has ? 1 : 0) - (state.had ? 1 : 0);
   }
   if (!changes) return core.store->GetHealth();
-  if (num_states_ == 1 && all_.empty()) return WriteOne(core, states_[0]);
-  for (const Operation& operation : all_) {
-    keys_.push_back(operation.key);
-    bytes += operation.key.size() + operation.value.size();
-  }
+  if (num_states_ == 1 && all_.empty() && added_ == nullptr) return WriteOne(core, states_[0]);
+  const std::size_t num_unique = unique_removes_.size() + unique_sets_.size();
+  const std::size_t first_column = num_states_ + num_unique;
+  const auto add_keys = [&](std::span<const Operation> operations) {
+    for (const Operation& operation : operations) {
+      keys_.push_back(operation.key);
+      bytes += operation.key.size() + operation.value.size();
+    }
+  };
+  add_keys(std::span(all_).first(num_unique));
+  const std::span<const Catalogue::Record> columns = added_ == nullptr ? std::span<const Catalogue::Record>() : added_->records();
+  for (const Catalogue::Record& column : columns) keys_.push_back(column.key);
+  add_keys(std::span(all_).subspan(num_unique));
   if (keys_.size() > kRecordsMax)
     return absl::OutOfRangeError(
         absl::StrCat("the changes take ", keys_.size(), " records, more than the limit of ", kRecordsMax, "; make them in parts"));
@@ -257,17 +268,22 @@ Status ChangeSet::Write(TableCore& core) {
       if (state.had == state.has && state.old_bytes == state.new_bytes) return Action::Keep();
       return state.has ? Action::Set(state.new_bytes) : Action::Remove();
     }
-    const Operation& operation = all_[i - num_states_];
-    if (!operation.is_set) return Action::Remove();
-    const bool is_unique = i - num_states_ >= unique_removes_.size() && i - num_states_ < unique_removes_.size() + unique_sets_.size();
+    if (i >= first_column && i < first_column + columns.size()) {
+      if (i == first_column) added_->Publish();  // nothing is refused from here on
+      return Action::Set(*columns[i - first_column].value);
+    }
+    const bool is_unique = i < first_column;
+    const Operation& operation = all_[is_unique ? i - num_states_ : i - num_states_ - columns.size()];
     if (is_unique && !IsFree(operation, found)) {
+      if (!operation.is_set || operation.is_kept) return Action::Keep();
       taken = &operation;
       return std::nullopt;
     }
-    return Action::Set(operation.value);
+    return operation.is_set ? Action::Set(operation.value) : Action::Remove();
   };
-  const Status status = core.store->ProcessMulti(keys_, visit, num_states_ + unique_removes_.size() + unique_sets_.size());
+  const Status status = core.store->ProcessMulti(keys_, visit, first_column);
   if (taken != nullptr) return UniqueError(core, *taken);
+  if (status.ok() && added_ != nullptr) added_->Keep();
   return absl::IsAborted(status) ? MismatchError() : status;
 }
 
@@ -318,10 +334,9 @@ class ThreadChangeSet {
 
 }  // namespace
 
-Status MakeChanges(TableCore& core, std::span<const Change> changes, std::uint64_t* num_changed) HAKO_TRY {
-  ThreadChangeSet owner;
-  ChangeSet& set = owner.get();
-  HAKO_RETURN_IF_ERROR(set.Resolve(core, changes));
+namespace {
+
+Status MakeResolved(TableCore& core, ChangeSet& set, std::span<const Change> changes) {
   Status status;
   for (int tries = 0;; ++tries) {
     if (tries < ChangeSet::kTriesMax) {
@@ -335,7 +350,25 @@ Status MakeChanges(TableCore& core, std::span<const Change> changes, std::uint64
         return made;
       });
     }
-    if (!absl::IsAborted(status)) break;
+    if (!absl::IsAborted(status)) return status;
+  }
+}
+
+}  // namespace
+
+Status MakeChanges(TableCore& core, std::span<const Change> changes, std::uint64_t* num_changed) HAKO_TRY {
+  ThreadChangeSet owner;
+  ChangeSet& set = owner.get();
+  bool lacks_columns = false;
+  HAKO_RETURN_IF_ERROR(set.Resolve(core, changes, nullptr, &lacks_columns));
+  Status status;
+  if (!lacks_columns) {
+    status = MakeResolved(core, set, changes);
+  } else {
+    const sync::MutexLock lock(core.catalogue.mutex());
+    NewColumns added(core.catalogue);
+    HAKO_RETURN_IF_ERROR(set.Resolve(core, changes, &added, nullptr));
+    status = MakeResolved(core, set, changes);
   }
   if (num_changed != nullptr) *num_changed = set.num_changed();
   return status;

@@ -109,19 +109,19 @@ bool MeetsLeaf(const Node& node, const Value& cell, QueryEffort* effort) {
   return MeetsText(node, value.Text(&buffer), effort);
 }
 
-Filter::Filter(const Condition& condition, const ColumnNames& names, QueryEffort* effort) : condition_(condition), effort_(effort) {
-  if (condition.node()) Add(*condition.node(), names);
+Filter::Filter(const Condition& condition, FindColumn find, QueryEffort* effort) : condition_(condition), effort_(effort) {
+  if (condition.node()) Add(*condition.node(), find);
 }
 
-void Filter::Add(const Node& node, const ColumnNames& names) {
+void Filter::Add(const Node& node, FindColumn find) {
   ColumnId column = ColumnId::kKey;
   if (!node.is_key) {
-    const table::StoredColumn* const found = names.Find(node.column);
+    const table::StoredColumn* const found = find(node.column);
     column = found == nullptr ? kNone : found->id;
   }
   const std::size_t at = tests_.size();
   tests_.push_back({&node, column, 0});
-  for (const auto& child : node.children) Add(*child, names);
+  for (const auto& child : node.children) Add(*child, find);
   tests_[at].behind = static_cast<std::uint32_t>(tests_.size());
 }
 
@@ -139,7 +139,11 @@ bool Filter::Holds(std::size_t i, std::string_view key, const RowView& row) cons
       return !ends_with;
     }
     default:
-      return MeetsLeaf(*test.node, test.column == ColumnId::kKey ? Value(key) : row.Get(test.column), effort_);
+      return MeetsLeaf(*test.node,
+                       test.column == ColumnId::kKey ? Value(key)
+                       : test.column == kNone        ? row.Get(test.node->column)
+                                                     : row.Get(test.column),
+                       effort_);
   }
 }
 

@@ -57,11 +57,37 @@ struct RecordReader {
   }
 };
 
+// Different for indices of different columns, kinds, or rows.
 std::string DefaultName(const IndexOptions& options) {
   std::string name;
-  for (const IndexColumn& part : options.columns) absl::StrAppend(&name, name.empty() ? "" : ",", part.column);
-  if (options.columns[0].kind != IndexKind::kOrdered) absl::StrAppend(&name, ":", ToAbsl(NameOf(options.columns[0].kind)));
+  for (const IndexColumn& part : options.columns) {
+    if (!name.empty()) name.push_back(',');
+    if (part.column.find_first_of("\",: ") == part.column.npos) {
+      name.append(part.column);
+    } else {
+      name.push_back('"');
+      for (const char c : part.column) name.append(c == '"' ? 2 : 1, c);
+      name.push_back('"');
+    }
+    if (part.kind != IndexKind::kOrdered) absl::StrAppend(&name, ":", ToAbsl(NameOf(part.kind)));
+    if (part.kind == IndexKind::kQGram && options.q != IndexOptions().q) absl::StrAppend(&name, ":", options.q);
+  }
+  if (!options.where.empty()) absl::StrAppend(&name, " where ", options.where);
   return name;
+}
+
+// Adds the names of the columns of a condition.
+void AddColumns(const Node& node, std::vector<std::string>* columns) {
+  if (node.op > Op::kNot && !node.is_key) columns->push_back(node.column);
+  for (const auto& child : node.children) AddColumns(*child, columns);
+}
+
+StatusOr<Condition> WhereOf(const IndexOptions& options) {
+  if (options.where.empty()) return Condition();
+  StatusOr<Condition> where = ParseCondition(options.where);
+  if (where.ok()) HAKO_RETURN_IF_ERROR(where->status());
+  if (!where.ok()) return Status(where.status().code(), absl::StrCat("index ", options.name, ": ", where.status().message()));
+  return where;
 }
 
 Status CheckOptions(const IndexOptions& options) {
@@ -89,32 +115,38 @@ void Entries::SortFrom(std::size_t from) {
                  entries_.end());
 }
 
-StatusOr<std::unique_ptr<Index>> Index::Make(std::uint16_t number, IndexOptions options, IndexState state, const ColumnNames& names) {
+StatusOr<std::vector<std::string>> Index::ColumnsOf(const IndexOptions& options) {
   HAKO_RETURN_IF_ERROR(CheckOptions(options));
-  if (options.name.empty()) options.name = DefaultName(options);
+  HAKO_ASSIGN_OR_RETURN(const Condition where, WhereOf(options));
+  std::vector<std::string> columns;
+  for (const IndexColumn& part : options.columns) columns.push_back(part.column);
+  columns.insert(columns.end(), options.covering.begin(), options.covering.end());
+  if (where.node() != nullptr) table::AddColumns(*where.node(), &columns);
+  return columns;
+}
+
+StatusOr<std::unique_ptr<Index>> Index::Make(std::uint16_t number, IndexOptions options, IndexState state, FindColumn find) {
+  HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> columns, ColumnsOf(options));
+  if (options.name.empty()) {
+    options.name = DefaultName(options);
+    if (options.name.size() > TableLimits::kColumnName)
+      return absl::OutOfRangeError(absl::StrCat("the index of ", options.columns[0].column,
+                                                " needs a name: the one that follows from its columns is longer than ",
+                                                TableLimits::kColumnName, " bytes"));
+  }
+  for (const std::string& name : columns) {
+    if (find(name) == nullptr) return absl::DataLossError(absl::StrCat("index ", options.name, ": the table has no column ", name));
+  }
   std::unique_ptr<Index> index(new Index);
-  const auto id_of = [&](const std::string& name) -> StatusOr<ColumnId> {
-    const StoredColumn* const column = names.Find(name);
-    if (column != nullptr) return column->id;
-    return absl::DataLossError(absl::StrCat("index ", options.name, ": the table has no column ", name));
-  };
   for (const IndexColumn& part : options.columns) {
-    HAKO_ASSIGN_OR_RETURN(const ColumnId column, id_of(part.column));
-    index->parts_.push_back({column, part.kind});
-    index->covered_.push_back(column);
+    index->parts_.push_back({find(part.column)->id, part.kind});
+    index->covered_.push_back(index->parts_.back().column);
   }
-  for (const std::string& name : options.covering) {
-    HAKO_ASSIGN_OR_RETURN(const ColumnId column, id_of(name));
-    index->covered_.push_back(column);
-  }
+  for (const std::string& name : options.covering) index->covered_.push_back(find(name)->id);
   std::sort(index->covered_.begin(), index->covered_.end());
   index->covered_.erase(std::unique(index->covered_.begin(), index->covered_.end()), index->covered_.end());
-  if (!options.where.empty()) {
-    const StatusOr<Condition> where = ParseCondition(options.where);
-    if (!where.ok()) return Status(where.status().code(), absl::StrCat("index ", options.name, ": ", where.status().message()));
-    index->where_ = *where;
-    index->filter_ = Filter(*where, names);
-  }
+  HAKO_ASSIGN_OR_RETURN(index->where_, WhereOf(options));
+  index->filter_ = Filter(index->where_, find);
   index->number_ = number;
   index->prefix_ = EntryPrefix(number);
   index->options_ = std::move(options);

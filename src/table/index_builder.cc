@@ -1,10 +1,13 @@
 // Building, dropping and verifying the indices of a table.
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <memory>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/varint.h"
 #include "hako/table/table_core.h"
 #include "hako/text/text_encoding.h"
@@ -56,6 +59,8 @@ class Builder {
   }
 
  private:
+  std::string_view KeyOf(std::size_t row) const { return std::string_view(rows_.keys[row]).substr(1); }
+
   // All rows that were read, or one by one if any of them has changed.
   Status AddRows() {
     const Status status = AddTogether(0, rows_.size);
@@ -63,7 +68,7 @@ class Builder {
     for (std::size_t i = 0; i < rows_.size; ++i) {
       for (Status one = AddTogether(i, i + 1); !one.ok(); one = AddTogether(i, i + 1)) {
         if (!absl::IsAborted(one)) return one;
-        const Status read = core_.FetchRow(std::string_view(rows_.keys[i]).substr(1), &rows_.values[i]);
+        const Status read = core_.FetchRow(KeyOf(i), &rows_.values[i]);
         if (absl::IsNotFound(read)) break;  // its writer had no entry to remove
         HAKO_RETURN_IF_ERROR(read);
       }
@@ -77,8 +82,7 @@ class Builder {
     row_of_.clear();
     for (std::size_t i = begin; i < end; ++i) {
       keys_.push_back(rows_.keys[i]);
-      HAKO_RETURN_IF_ERROR(
-          index_.AddEntries(std::string_view(rows_.keys[i]).substr(1), RowView(rows_.values[i], &core_.catalogue.names()), &entries_));
+      HAKO_RETURN_IF_ERROR(index_.AddEntries(KeyOf(i), RowView(rows_.values[i], &core_.catalogue.names()), &entries_));
       row_of_.resize(entries_.size(), i);
     }
     if (entries_.size() == 0) return absl::OkStatus();
@@ -88,9 +92,8 @@ class Builder {
     const auto visit = [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
       if (i < num_rows) return found && *found == rows_.values[begin + i] ? std::optional(Action::Keep()) : std::nullopt;
       const std::size_t entry = i - num_rows;
-      if (entries_.is_unique(entry) && found && *found != entries_.value(entry)) {
-        taken = absl::AlreadyExistsError(absl::StrCat("index ", index_.name(), " cannot be unique: row '",
-                                                      Printable(std::string_view(rows_.keys[row_of_[entry]]).substr(1)),
+      if (entries_.is_unique(entry) && found && index_.Row(entries_.key(entry), *found).key != KeyOf(row_of_[entry])) {
+        taken = absl::AlreadyExistsError(absl::StrCat("index ", index_.name(), " cannot be unique: row '", Printable(KeyOf(row_of_[entry])),
                                                       "' has the value of another one"));
         return std::nullopt;
       }
@@ -111,19 +114,91 @@ class Builder {
 
 }  // namespace
 
-Status BuildIndex(TableCore& core, Index& index) {
-  HAKO_RETURN_IF_ERROR(Builder(core, index).Run());
-  return core.catalogue.SetState(index, IndexState::kReady);
+StatusOr<std::optional<std::string>> FirstRow(TableCore& core) {
+  PooledCursor cursor(core);
+  cursor->Jump({&kRowSpace, 1});
+  HAKO_RETURN_IF_ERROR(cursor->status());
+  if (!cursor->Valid() || cursor->key()[0] != kRowSpace) return std::nullopt;
+  return std::string(cursor->key().substr(1));
 }
 
-Status DropIndex(TableCore& core, Index& index) {
-  HAKO_RETURN_IF_ERROR(core.catalogue.SetState(index, IndexState::kDropped));
-  core.catalogue.Unlist(index, core.gate);
-  while (index.users().load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
+Status BuildIndex(TableCore& core, Index& index) { return Builder(core, index).Run(); }
+
+namespace {
+
+Status RemoveEntries(TableCore& core, const Index& index) {
   const std::string from = index.prefix(), to = EntryPrefix(static_cast<std::uint16_t>(index.number() + 1));
-  HAKO_RETURN_IF_ERROR(core.store->RemoveRange(from, index.number() == 0xffff ? std::string{kEntrySpace + 1} : to).status());
-  return core.catalogue.RemoveRecord(index);
+  return core.store->RemoveRange(from, index.number() == 0xffff ? std::string{kEntrySpace + 1} : to).status();
 }
+
+// Ends the use of an index by queries and writers, and removes what is left of it.
+void RemoveIndex(TableCore& core, Index& index, const IndexList* list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex()) {
+  index.set_state(IndexState::kDropped);
+  core.catalogue.List(list, core.gate);
+  while (index.users().load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
+  core.catalogue.set_has_leftovers(true);
+  (void)RemoveLeftovers(core);
+}
+
+}  // namespace
+
+void UndoIndex(TableCore& core, const Catalogue::AddedIndex& added) { RemoveIndex(core, *added.index, added.before); }
+
+Status DropIndex(TableCore& core, Index& index) HAKO_TRY {
+  const IndexList* const list = core.catalogue.ListWithout(index);
+  const Catalogue::Record record = Catalogue::RecordOf(index, IndexState::kDropped);
+  HAKO_RETURN_IF_ERROR(core.catalogue.Store({&record, 1}));
+  RemoveIndex(core, index, list);
+  return absl::OkStatus();
+}
+HAKO_OR_NO_MEMORY
+
+// Entries that a step which failed has left are not those of the rows any more.
+Status CompleteIndices(TableCore& core) {
+  for (const auto& index : core.catalogue.all_indices()) {
+    if (index->state() == IndexState::kDropped) core.catalogue.set_has_leftovers(true);
+    if (index->state() != IndexState::kBuilding) continue;
+    HAKO_RETURN_IF_ERROR(RemoveEntries(core, *index));
+    const Status built = BuildIndex(core, *index);
+    if (absl::IsAlreadyExists(built)) {  // it was to be unique
+      HAKO_RETURN_IF_ERROR(DropIndex(core, *index));
+      continue;
+    }
+    HAKO_RETURN_IF_ERROR(built);
+    const Catalogue::Record record = Catalogue::RecordOf(*index, IndexState::kReady);
+    HAKO_RETURN_IF_ERROR(core.catalogue.Store({&record, 1}));
+    index->set_state(IndexState::kReady);
+  }
+  return RemoveLeftovers(core);
+}
+
+// A record of a column is left by an index that was to add the column, and whose creation has failed. The number may be
+// that of another column by now.
+Status RemoveLeftovers(TableCore& core) HAKO_TRY {
+  if (!core.catalogue.has_leftovers()) return absl::OkStatus();
+  std::vector<Catalogue::Record> records;
+  std::string unused;
+  for (const auto& index : core.catalogue.all_indices()) {
+    if (index->state() != IndexState::kDropped) continue;
+    const std::string key = CatalogueKey('i', index->number());
+    const Status found = core.store->FetchTo(key, &unused);
+    if (absl::IsNotFound(found)) continue;
+    HAKO_RETURN_IF_ERROR(found);
+    records.push_back({key, std::nullopt});
+    HAKO_RETURN_IF_ERROR(RemoveEntries(core, *index));
+  }
+  const std::string prefix = CatalogueKey('c');
+  PooledCursor cursor(core);
+  for (cursor->Jump(prefix); cursor->Valid() && cursor->key().starts_with(prefix); cursor->Next()) {
+    if (core.catalogue.names().Get(static_cast<ColumnId>(CatalogueNumber(cursor->key()))) == nullptr)
+      records.push_back({std::string(cursor->key()), std::nullopt});
+  }
+  HAKO_RETURN_IF_ERROR(cursor->status());
+  if (!records.empty()) HAKO_RETURN_IF_ERROR(core.catalogue.Store(records));
+  core.catalogue.set_has_leftovers(false);
+  return absl::OkStatus();
+}
+HAKO_OR_NO_MEMORY
 
 namespace {
 
@@ -181,14 +256,25 @@ class Verifier {
     });
   }
 
+  // The index with its names looked up again, so that the entries are those that a new one would have.
+  StatusOr<const Index*> Resolved(const Index& index) {
+    std::unique_ptr<Index>& resolved = resolved_[index.number()];
+    if (resolved == nullptr) {
+      HAKO_ASSIGN_OR_RETURN(resolved, Index::Make(index.number(), index.options(), IndexState::kReady,
+                                                  [this](std::string_view name) { return names_->Find(name); }));
+    }
+    return resolved.get();
+  }
+
   // Whether a row has all of its entries.
   Status CheckRow(std::string_view row_key, std::string_view bytes) {
     const std::string_view key = row_key.substr(1);
     const RowView row(bytes, names_);
     if (const Status status = row.Check(); !status.ok())
       return absl::DataLossError(absl::StrCat("row '", Printable(key), "': ", status.message()));
-    for (const Index* const index : core_.catalogue.indices()) {
-      if (index->state() != IndexState::kReady) continue;
+    for (const Index* const listed : core_.catalogue.indices()) {
+      if (listed->state() != IndexState::kReady) continue;
+      HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));
       entries_.Clear();
       HAKO_RETURN_IF_ERROR(index->AddEntries(key, row, &entries_));
       for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -203,8 +289,10 @@ class Verifier {
 
   // Whether an entry has its row.
   Status CheckEntry(std::string_view entry_key, std::string_view entry_value) {
-    const Index* const index = core_.catalogue.IndexOf(entry_key);
-    if (index == nullptr) return absl::DataLossError("an entry belongs to no index");
+    const Index* const listed = core_.catalogue.IndexOf(entry_key);
+    if (listed == nullptr) return absl::DataLossError("an entry belongs to no index");
+    if (listed->state() != IndexState::kReady) return absl::OkStatus();
+    HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));
     const Index::RowOfEntry entry = index->Row(entry_key, entry_value);
     if (!entry.ok || entry.key.size() > TableLimits::kKeySize)
       return absl::DataLossError(absl::StrCat("an entry of index ", index->name(), " is damaged"));
@@ -222,6 +310,7 @@ class Verifier {
 
   TableCore& core_;
   const ColumnNames* names_;
+  std::map<std::uint16_t, std::unique_ptr<Index>> resolved_;  // by number, which is not used again
   Entries entries_;
   std::string value_;
 };

@@ -2,8 +2,11 @@
 #include <utility>
 
 #include "hako/dbm/baby_dbm.h"
+#include "hako/dbm/log_place.h"
 #include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/tree_dbm.h"
+#include "hako/file/path.h"
+#include "hako/table/catalogue.h"
 #include "hako/table/table_dbm.h"
 #include "hako/table/table_store.h"
 
@@ -22,10 +25,18 @@ StatusOr<std::unique_ptr<table::TableStore>> OpenStore(const std::string& path, 
 }  // namespace
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(const std::string& path, const TableOptions& options) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(table::Catalogue::Begin(options.columns).status());  // before there is a file
+  const auto is_absent = [](const std::string& name) { return RefuseExisting(name, "a table").ok(); };
+  const bool is_new = is_absent(path) && is_absent(LogPathOf(path));
   const bool is_positional = options.positional || options.file.direct;
   auto store = is_positional ? OpenStore<PositionalParallelFile>(path, options) : OpenStore<MemoryMapParallelFile>(path, options);
   if (!store.ok()) return store.status();
-  auto table = Open(*std::move(store), options);
+  const auto remove = [&] {
+    if (!is_new) return;
+    (void)RemoveFile(path);
+    (void)RemoveFile(LogPathOf(path));
+  };
+  auto table = OpenIn(*std::move(store), options, remove);
   if (table.ok()) return table;
   return Status(table.status().code(), absl::StrCat(path, ": ", table.status().message()));
 }

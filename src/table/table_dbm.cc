@@ -1,7 +1,9 @@
 #include "hako/table/table_dbm.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/no_memory.h"
@@ -21,6 +23,18 @@ constexpr Change::Kind kKinds[] = {Change::Kind::kPut, Change::Kind::kPutKeep, C
 Status ChangeOne(TableCore& core, Change::Kind kind, std::string_view key, std::span<const Cell> cells) {
   const Change change = {kind, key, cells};
   return table::MakeChanges(core, {&change, 1});
+}
+
+Status BrokenRule(std::string_view column, std::string_view key, std::string_view how) {
+  return absl::FailedPreconditionError(absl::StrCat("column '", ToAbsl(column), "': row '", ToAbsl(key.substr(0, 64)), ToAbsl(how)));
+}
+
+// Whether an index makes the column unique.
+bool IsUnique(const TableCore& core, ColumnId column) {
+  return std::ranges::any_of(core.catalogue.indices(), [column](const table::Index* index) {
+    return index->is_unique() && index->parts().size() == 1 && index->parts()[0].column == column &&
+           index->parts()[0].kind == IndexKind::kOrdered && index->where().node() == nullptr;
+  });
 }
 
 }  // namespace
@@ -47,23 +61,31 @@ TableDBM::TableDBM(std::unique_ptr<TableCore> core) : core_(std::move(core)) {}
 TableDBM::~TableDBM() { (void)Close(); }
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(std::unique_ptr<table::TableStore> store, const TableOptions& options) HAKO_TRY {
+  return OpenIn(std::move(store), options, [] {});
+}
+HAKO_OR_NO_MEMORY
+
+StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenIn(std::unique_ptr<table::TableStore> store, const TableOptions& options,
+                                                     FunctionRef<void()> on_failure) {
   std::unique_ptr<TableDBM> opened(new TableDBM(std::make_unique<TableCore>(std::move(store), options.sort_bytes)));
   if (Status status = opened->Begin(options); !status.ok()) {
     opened->is_closed_ = true;  // nothing of it is to be stored
+    on_failure();
     (void)opened->core_->store->Close();
     return status;
   }
   return opened;
 }
-HAKO_OR_NO_MEMORY
 
 Status TableDBM::Begin(const TableOptions& options) {
   TableCore& core = *core_;
+  HAKO_ASSIGN_OR_RETURN(auto beginning, table::Catalogue::Begin(options.columns));
   if (const auto type = core.store->GetType(); type && *type != kTableType)
     return absl::InvalidArgumentError("the file is a plain tree, not a table");
   if (core.store->Count() == 0) {
     if (!core.store->IsWritable()) return absl::InvalidArgumentError("the table has no catalogue yet: open it for writing once");
-    return BeginNew(options);
+    core.rows_at_open = 0;
+    return core.catalogue.Create(options.closed_schema, std::move(beginning));
   }
   HAKO_RETURN_IF_ERROR(core.catalogue.Load());
   std::string count;
@@ -72,32 +94,12 @@ Status TableDBM::Begin(const TableOptions& options) {
   if (!counted.ok() && !absl::IsNotFound(counted)) return counted;
   if (count.size() == 8) core.rows_at_open = static_cast<std::int64_t>(LoadBigEndian(count.data()));
   if (!core.store->IsWritable()) return absl::OkStatus();
+  {
+    const sync::MutexLock lock(core.catalogue.mutex());
+    HAKO_RETURN_IF_ERROR(table::CompleteIndices(core));
+  }
   if (counted.ok()) {  // it would be wrong after a crash
     HAKO_RETURN_IF_ERROR(core.store->Process(count_key, [](std::optional<std::string_view>) { return Action::Remove(); }));
-  }
-  return Complete();
-}
-
-Status TableDBM::BeginNew(const TableOptions& options) {
-  core_->rows_at_open = 0;
-  HAKO_RETURN_IF_ERROR(core_->catalogue.Create(options.closed_schema));
-  for (const auto& [name, column] : options.columns) HAKO_RETURN_IF_ERROR(SetColumn(name, column));
-  return absl::OkStatus();
-}
-
-// What a crash has cut short.
-Status TableDBM::Complete() {
-  const sync::MutexLock lock(core_->catalogue.mutex());
-  for (std::size_t i = 0; i < core_->catalogue.all_indices().size(); ++i) {
-    table::Index& index = *core_->catalogue.all_indices()[i];
-    if (index.state() == table::IndexState::kDropped) HAKO_RETURN_IF_ERROR(table::DropIndex(*core_, index));
-    if (index.state() != table::IndexState::kBuilding) continue;
-    const Status built = table::BuildIndex(*core_, index);
-    if (absl::IsAlreadyExists(built)) {  // it was to be unique
-      HAKO_RETURN_IF_ERROR(table::DropIndex(*core_, index));
-    } else {
-      HAKO_RETURN_IF_ERROR(built);
-    }
   }
   return absl::OkStatus();
 }
@@ -106,6 +108,10 @@ Status TableDBM::Close() {
   if (is_closed_) return absl::OkStatus();
   is_closed_ = true;
   Status status;
+  if (TableCore& core = *core_; core.store->IsWritable()) {
+    const sync::MutexLock lock(core.catalogue.mutex());
+    (void)table::RemoveLeftovers(core);
+  }
   if (core_->store->IsWritable() && core_->rows_at_open != TableCore::kUnknown && core_->store->GetHealth().ok()) {
     char count[8];
     StoreBigEndian(static_cast<std::uint64_t>(core_->rows_at_open + core_->gate.num_rows()), count);
@@ -188,8 +194,8 @@ std::vector<ColumnInfo> TableDBM::Columns() const {
   std::vector<ColumnInfo> columns;
   const table::ColumnNames& names = core_->catalogue.names();
   for (std::size_t number = 1; number <= names.size(); ++number) {
-    const table::StoredColumn& column = *names.Get(static_cast<ColumnId>(number));
-    columns.push_back({column.name, column.type, column.not_null});
+    const table::StoredColumn* const column = names.Get(static_cast<ColumnId>(number));
+    if (column != nullptr) columns.push_back({column->name, column->type, column->not_null});
   }
   return columns;
 }
@@ -201,22 +207,53 @@ std::vector<IndexInfo> TableDBM::Indices() const {
   return infos;
 }
 
+// A new column is published once it is stored. The rules of another one are kept by writers from the beginning, so
+// rows that are found to keep them go on to do so.
 Status TableDBM::SetColumn(std::string_view name, const ColumnOptions& options) HAKO_TRY {
-  {
-    const sync::MutexLock lock(core_->catalogue.mutex());
-    HAKO_ASSIGN_OR_RETURN(const table::StoredColumn* const before, core_->catalogue.InternLocked(name));
-    table::StoredColumn column{.id = before->id, .name = before->name, .type = options.type, .not_null = options.not_null};
-    HAKO_ASSIGN_OR_RETURN(const Value typed, table::TypedValue(column, options.default_value.get()));
-    column.default_value = typed;
-    // Writers keep the rules from here on, so rows that are found to keep them go on to do so.
-    HAKO_RETURN_IF_ERROR(core_->catalogue.ReplaceColumn(std::move(column), core_->gate));
-    if (const Status checked = CheckRows(name); !checked.ok()) {
-      HAKO_RETURN_IF_ERROR(core_->catalogue.ReplaceColumn(*before, core_->gate));
-      return checked;
+  TableCore& core = *core_;
+  const sync::MutexLock lock(core.catalogue.mutex());
+  (void)table::RemoveLeftovers(core);
+  table::NewColumns added(core.catalogue);
+  HAKO_ASSIGN_OR_RETURN(const table::StoredColumn* const before, added.Declare(name));
+  const bool is_new = core.catalogue.names().Find(name) == nullptr;
+  HAKO_ASSIGN_OR_RETURN(table::StoredColumn column, table::MakeColumn(before->id, name, options));
+  std::vector<table::Catalogue::Record> records = {table::Catalogue::RecordOf(column)};
+  const table::Catalogue::Schema old = core.catalogue.SchemaOf(*before), wanted = core.catalogue.PrepareSchema(std::move(column));
+  std::optional<table::Catalogue::AddedIndex> index;
+  const auto publish = [&](const table::Catalogue::Schema& schema) {
+    core.gate.RunExclusive([&] {
+      core.catalogue.mutex().AssertHeld();
+      core.catalogue.Publish(schema);
+    });
+  };
+  const auto store_new = [&]() -> Status {
+    core.catalogue.mutex().AssertHeld();
+    HAKO_ASSIGN_OR_RETURN(const std::optional<std::string> row, table::FirstRow(core));
+    if (options.not_null && row) return BrokenRule(name, *row, "' has no value");
+    HAKO_RETURN_IF_ERROR(core.catalogue.Store(records));
+    core.catalogue.Publish(wanted);
+    return absl::OkStatus();
+  };
+  if (!is_new) publish(wanted);
+  const Status status = CatchNoMemory([&]() -> Status {
+    core.catalogue.mutex().AssertHeld();
+    if (!is_new) HAKO_RETURN_IF_ERROR(CheckRows(name));
+    if (options.unique && !IsUnique(core, before->id)) {
+      HAKO_ASSIGN_OR_RETURN(index, core.catalogue.AddIndex(table::UniqueIndexOf(name), added, core.gate));
+      HAKO_RETURN_IF_ERROR(table::BuildIndex(core, *index->index));
+      records.push_back(table::Catalogue::RecordOf(*index->index, table::IndexState::kReady));
     }
+    return is_new ? core.gate.RunExclusive(store_new) : core.catalogue.Store(records);
+  });
+  if (!status.ok()) {
+    added.Withdraw();
+    if (index) table::UndoIndex(core, *index);
+    if (!is_new) publish(old);
+    return status;
   }
-  return options.unique ? CreateIndex({.name = {}, .columns = {{std::string(name), IndexKind::kOrdered}}, .unique = true})
-                        : absl::OkStatus();
+  if (index) index->index->set_state(table::IndexState::kReady);
+  added.Keep();
+  return absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
 
@@ -229,34 +266,48 @@ Status TableDBM::CheckRows(std::string_view name) {
     const Value value = row.Get(column.id);
     const StatusOr<Value> typed = table::TypedValue(column, value);
     const bool is_kept = typed.ok() && typed->kind() == value.kind() && !(value.is_null() && column.not_null);
-    if (!is_kept)
-      broken = absl::FailedPreconditionError(absl::StrCat("column '", column.name, "': row '", ToAbsl(key.substr(0, 64)),
-                                                          value.is_null() ? "' has no value" : "' has a value of another type"));
+    if (!is_kept) broken = BrokenRule(column.name, key, value.is_null() ? "' has no value" : "' has a value of another type");
     return is_kept;
   }));
   return broken;
 }
 
+// The columns that it adds are published last: while they are not, no row has one, and they can be withdrawn.
 Status TableDBM::CreateIndex(const IndexOptions& options) HAKO_TRY {
-  const sync::MutexLock lock(core_->catalogue.mutex());
-  for (const IndexColumn& part : options.columns) HAKO_RETURN_IF_ERROR(core_->catalogue.InternLocked(part.column).status());
-  for (const std::string& column : options.covering) HAKO_RETURN_IF_ERROR(core_->catalogue.InternLocked(column).status());
+  TableCore& core = *core_;
+  const sync::MutexLock lock(core.catalogue.mutex());
+  (void)table::RemoveLeftovers(core);
+  table::NewColumns added(core.catalogue);
   IndexOptions stored = options;
   if (!options.where.empty()) {  // with the literals as they are compared: types may change later, entries do not
     const StatusOr<Condition> where = ParseCondition(options.where);
-    if (where.ok()) stored.where = table::TypedCondition(*where, core_->catalogue.names()).ToText();
+    if (where.ok()) stored.where = table::TypedCondition(*where, core.catalogue.names()).ToText();
   }
-  HAKO_ASSIGN_OR_RETURN(table::Index* const index, core_->catalogue.AddIndex(std::move(stored), core_->gate));
-  const Status built = table::BuildIndex(*core_, *index);
-  if (!built.ok()) (void)table::DropIndex(*core_, *index);
-  return built;
+  HAKO_ASSIGN_OR_RETURN(const table::Catalogue::AddedIndex made, core.catalogue.AddIndex(stored, added, core.gate));
+  const Status built = CatchNoMemory([&]() -> Status {
+    core.catalogue.mutex().AssertHeld();
+    HAKO_RETURN_IF_ERROR(table::BuildIndex(core, *made.index));
+    const table::Catalogue::Record record = table::Catalogue::RecordOf(*made.index, table::IndexState::kReady);
+    return core.catalogue.Store({&record, 1});
+  });
+  if (!built.ok()) {
+    added.Withdraw();
+    table::UndoIndex(core, made);
+    return built;
+  }
+  added.Publish();
+  added.Keep();
+  made.index->set_state(table::IndexState::kReady);
+  return absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
 
 Status TableDBM::DropIndex(std::string_view name) HAKO_TRY {
-  const sync::MutexLock lock(core_->catalogue.mutex());
-  for (const auto& index : core_->catalogue.all_indices()) {
-    if (index->name() == name && index->state() != table::IndexState::kDropped) return table::DropIndex(*core_, *index);
+  TableCore& core = *core_;
+  const sync::MutexLock lock(core.catalogue.mutex());
+  (void)table::RemoveLeftovers(core);
+  for (const auto& index : core.catalogue.all_indices()) {
+    if (index->name() == name && index->state() != table::IndexState::kDropped) return table::DropIndex(core, *index);
   }
   return AbsentError();
 }

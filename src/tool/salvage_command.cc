@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "hako/dbm/any_dbm.h"
+#include "hako/table/table_dbm.h"
 #include "hako/text/text_encoding.h"
 #include "tool/command.h"
 #include "tool/numbers.h"
@@ -31,7 +33,7 @@ std::string QuotedKey(std::string_view key) {
 }
 
 // A line for each damaged place, each lost range and each note; then the totals.
-void AppendReport(const SalvageReport& report, Output& output) {
+void AppendReport(const SalvageReport& report, bool is_table, Output& output) {
   std::string& out = *output.buffer();
   for (const SalvageReport::Place& place : report.places) {
     absl::StrAppend(&out, "damaged: ", ToAbsl(NameOf(place.kind)));
@@ -50,14 +52,18 @@ void AppendReport(const SalvageReport& report, Output& output) {
   }
   for (const std::string& note : report.notes) absl::StrAppend(&out, "note: ", note, "\n");
   if (report.num_updates != 0) absl::StrAppend(&out, "updates of the log: ", report.num_updates, "\n");
-  absl::StrAppend(&out, "records written: ", report.num_records, "\nrecords lost: ");
+  const absl::string_view records = is_table ? "rows" : "records";
+  absl::StrAppend(&out, records, " written: ", report.num_records, "\n", records, " lost: ");
   absl::StrAppend(&out, report.num_lost ? absl::StrCat(*report.num_lost) : "unknown", "\n");
 }
 
 int RunSalvage(const SalvageOptions& options) {
+  bool is_table = false;
   const StatusOr<SalvageReport> report = [&] {
     const Ticker ticker(absl::StrCat("salvaging ", options.from));
-    return AnyDBM::Salvage(options.from, options.to, options.file);
+    StatusOr<SalvageReport> salvaged = AnyDBM::Salvage(options.from, options.to, options.file);
+    is_table = absl::IsFailedPrecondition(salvaged.status());
+    return is_table ? TableDBM::Salvage(options.from, options.to, options.file) : std::move(salvaged);
   }();
   if (absl::IsAlreadyExists(report.status())) {
     Complain(absl::StrCat(options.to, ": the file exists; choose another name: a salvage never replaces a file"));
@@ -68,7 +74,7 @@ int RunSalvage(const SalvageOptions& options) {
     return Fail(file, report.status());
   }
   Output output(STDOUT_FILENO);
-  AppendReport(*report, output);
+  AppendReport(*report, is_table, output);
   if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
   return report->IsComplete() ? kExitDone : kExitNo;
 }
@@ -81,7 +87,7 @@ void AddSalvageCommand(Commands& commands) {
       commands.Add("salvage", "Write the undamaged records of a damaged database into a new one; exit code 1 if some are lost, or may be",
                    [options] { return RunSalvage(*options); });
   app->add_option("FROM", options->from,
-                  "The damaged hash table, tree or array, which is only read; with its log, FROM-log, if there is one")
+                  "The damaged hash table, tree, array or table, which is only read; with its log, FROM-log, if there is one")
       ->required()
       ->type_name("");
   app->add_option("TO", options->to, "The file to create, of the same kind")->required()->type_name("");

@@ -242,6 +242,29 @@ TEST(TableTest, SchemaConvertsOrRefuses) {
   EXPECT_THAT(table->Verify(), IsOk());
 }
 
+TEST(TableTest, NewRowsTakeDefaultsFromEachFunction) {
+  TableOptions options;
+  options.columns = {{"n", {.type = ColumnType::kInt64, .default_value = "7"}},
+                     {"s", {.type = ColumnType::kString, .not_null = true, .default_value = "none"}},
+                     {"t", {.default_value = "t"}}};
+  const auto table = OpenMemory(options);
+  ASSERT_THAT(table->Put("a", {{"t", "x"}}), IsOk());
+  ASSERT_THAT(table->PutKeep("b", {{"t", "x"}}), IsOk());
+  ASSERT_THAT(table->Append("c", {{"t", "x"}}), IsOk());
+  TableBatch batch;
+  batch.Append("d", {{"t", "x"}});
+  batch.Append("e", {{"n", "1"}});
+  batch.Append("e", {{"n", "2"}});
+  ASSERT_THAT(table->Write(batch), IsOk());
+  for (const char* key : {"a", "b", "c", "d"}) EXPECT_EQ(TextOf(*table, key), "n=7 s=none t=x") << key;
+  EXPECT_EQ(TextOf(*table, "e"), "n=12 s=none t=t");
+  EXPECT_EQ(table->Get("e")->Get("n"), Value(12));
+  ASSERT_THAT(table->Update("a", {{"n", {}}}), IsOk());
+  ASSERT_THAT(table->Append("a", {{"t", "y"}}), IsOk());
+  EXPECT_EQ(TextOf(*table, "a"), "s=none t=xy");  // of an old row, none
+  EXPECT_THAT(table->Verify(), IsOk());
+}
+
 TEST(TableTest, ReopensWithColumnsIndicesAndCount) {
   const TempDir dir;
   const std::string path = dir.path() + "/t.hktb";

@@ -2,7 +2,8 @@
 //
 //   HAKO_ASSIGN_OR_RETURN(const SalvageReport report, Salvage<HashDBM<>>("casket.hkh", "rescued.hkh"));
 //
-// AnyDBM::Salvage finds out the kind of the file.
+// AnyDBM::Salvage finds out the kind of the file. Both refuse a table (FailedPrecondition), whose records follow
+// from each other: TableDBM::Salvage (table/table_dbm.h) salvages it.
 //
 // The damaged file is opened for reading and never written. It may be one that Open refuses: one
 // with a damaged superblock, index or page map, or one that was cut. Unreadable blocks of the
@@ -231,15 +232,20 @@ Status SalvageLog(LogPlace<LogFile>& place, const log::NamedLog& named, D& db, S
   return absl::OkStatus();
 }
 
-}  // namespace internal
-
+// Salvages into a new database, which is still open. `is_table`: the file has to be a table, whose records
+// table/salvage_table.h puts in order, and else may not be one.
 template <class D, File From, File To>
-StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log_place, To empty_file) HAKO_TRY {
+StatusOr<std::unique_ptr<D>> SalvageOpen(const From& from, LogPlace<From>& log_place, To empty_file, bool is_table, SalvageReport& report) {
+  using Source = SalvageSource<D, From>;
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("Salvage: the target file is not empty");
-  SalvageReport report;
-  HAKO_ASSIGN_OR_RETURN(auto source, (internal::SalvageSource<D, From>::Open(from, report)));
-  HAKO_ASSIGN_OR_RETURN(const std::unique_ptr<D> db, source.Create(std::move(empty_file)));
-  internal::SalvageWriter<D> writer(*db, report);
+  HAKO_ASSIGN_OR_RETURN(auto source, Source::Open(from, report));
+  if constexpr (requires { Source::kMayBeTable; }) {
+    if (is_table && source.super().type != kTableType) return absl::InvalidArgumentError("the file is a plain tree, not a table");
+    if (!is_table && source.super().type == kTableType)
+      return absl::FailedPreconditionError("the file is a table: TableDBM::Salvage (table/table_dbm.h) and `hako salvage` salvage it");
+  }
+  HAKO_ASSIGN_OR_RETURN(std::unique_ptr<D> db, source.Create(std::move(empty_file)));
+  SalvageWriter<D> writer(*db, report);
   HAKO_RETURN_IF_ERROR(source.Run(
       [&writer](std::string_view key, std::string_view value, bool is_stray = false) { return writer.Take(key, value, is_stray); }));
   report.num_records = db->Count();
@@ -249,9 +255,9 @@ StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log_place, 
     report.notes.push_back(absl::StrCat(report.num_records - *expected, " more records were found than there were: some had been removed"));
   if (writer.HasDoubts()) report.notes.emplace_back("keys with two records, of which one had been replaced, were left out");
 
-  internal::SalvagedState state{source.applied_index(), source.clock()};
+  SalvagedState state{source.applied_index(), source.clock()};
   if (source.NeedsLog()) {
-    HAKO_RETURN_IF_ERROR(internal::SalvageLog(log_place, log::NamedLogOf(source.super()), *db, report, &state));
+    HAKO_RETURN_IF_ERROR(SalvageLog(log_place, log::NamedLogOf(source.super()), *db, report, &state));
   }
   if (state.applied_index != 0) {
     WriteBatch batch;
@@ -261,15 +267,14 @@ StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log_place, 
   if (db->expiry() != nullptr) db->NoteClock(state.clock);
   HAKO_RETURN_IF_ERROR(db->SetType(source.super().type));
   HAKO_RETURN_IF_ERROR(db->SetMetadata(source.super().metadata));
-  HAKO_RETURN_IF_ERROR(db->Close());
-  return report;
+  return db;
 }
-HAKO_OR_NO_MEMORY
 
+// Salvages the file at `from` into a new one at `to`: salvage(file, log place, empty file) returns the report.
 // The damaged file is read by position: an unreadable block of a map would end the process.
-template <class D>
-StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options) HAKO_TRY {
-  using To = typename internal::SalvageSource<D, PositionalParallelFile>::Target;
+template <class D, class SalvageT>
+StatusOr<SalvageReport> SalvageFile(const std::string& from, const std::string& to, const FileOptions& options, SalvageT&& salvage) {
+  using To = typename SalvageSource<D, PositionalParallelFile>::Target;
   HAKO_RETURN_IF_ERROR(RefuseExisting(to, "a salvage"));
   FileOptions reading;
   reading.mode = OpenMode::kReadOnly;
@@ -277,9 +282,8 @@ StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, 
   HAKO_ASSIGN_OR_RETURN(const PositionalParallelFile file, PositionalParallelFile::Open(from, reading));
   std::optional<SalvageReport> report;
   const Status salvaged = ReplaceFile<To>(to, [&](To empty_file) -> Status {
-    LogPlace<PositionalParallelFile> log(from, reading);
-    auto result = SalvageInto<D>(file, std::move(log), std::move(empty_file));
-    if (absl::IsDataLoss(result.status()) || absl::IsInvalidArgument(result.status()))
+    StatusOr<SalvageReport> result = salvage(file, LogPlace<PositionalParallelFile>(from, reading), std::move(empty_file));
+    if (absl::IsDataLoss(result.status()) || absl::IsInvalidArgument(result.status()) || absl::IsFailedPrecondition(result.status()))
       return Status(result.status().code(), absl::StrCat(from, ": ", result.status().message()));
     HAKO_RETURN_IF_ERROR(result.status());
     report = *std::move(result);
@@ -287,6 +291,24 @@ StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, 
   });
   HAKO_RETURN_IF_ERROR(salvaged);
   return *std::move(report);
+}
+
+}  // namespace internal
+
+template <class D, File From, File To>
+StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log_place, To empty_file) HAKO_TRY {
+  SalvageReport report;
+  HAKO_ASSIGN_OR_RETURN(const std::unique_ptr<D> db, internal::SalvageOpen<D>(from, log_place, std::move(empty_file), false, report));
+  HAKO_RETURN_IF_ERROR(db->Close());
+  return report;
+}
+HAKO_OR_NO_MEMORY
+
+template <class D>
+StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options) HAKO_TRY {
+  return internal::SalvageFile<D>(from, to, options, [](const auto& file, auto log, auto empty_file) {
+    return SalvageInto<D>(file, std::move(log), std::move(empty_file));
+  });
 }
 HAKO_OR_NO_MEMORY
 

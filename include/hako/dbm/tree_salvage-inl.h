@@ -19,6 +19,7 @@ class SalvageSource<TreeDBM<FileT, Compare, Codec>, From> : public PageSalvageSo
   using Database = TreeDBM<FileT, Compare, Codec>;
 
  public:
+  static constexpr bool kMayBeTable = true;
   using Target = FileT;
   static StatusOr<SalvageSource> Open(const From& file, SalvageReport& report) {
     HAKO_ASSIGN_OR_RETURN(Base found, Base::Find(file, report, tree::PageStore<From>::kKind, Compare::kName, Codec::kName));

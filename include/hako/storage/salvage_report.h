@@ -18,7 +18,7 @@ struct SalvageReport {
     kSuperBlock,    // one of the two superblocks
     kUnreadable,    // bytes that the device does not return
     kTruncated,     // bytes behind the end of the file
-    kRecord,        // a record of a hash table; without a sound index, also what only looks like one
+    kRecord,        // a record of a hash table; without a sound index, also what only looks like one. Of a table, a row
     kExtentHeader,  // where a hash table should say that an extent has records
     kIndex,         // the index of a hash table, which is rebuilt
     kPageMap,       // a part of the table of a tree or an array that says where pages lie

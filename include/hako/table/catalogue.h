@@ -5,11 +5,12 @@
 //   00 'i' NUMBER  an index (table/index.h)
 //
 // Invariants
-//   1. A column's record is stored before a row that has its number: the log and a checkpoint keep that
-//      order, so after a crash no row has a column without a name.
+//   1. A column's record is stored in the same step as the first row or index that has the column, so no
+//      row has a column without a name, and a step that fails adds no column (NewColumns).
 //   2. The list of indices that writers use is replaced only while no writer runs (WriterGate), so all
 //      later updates maintain a new index, and none maintains a dropped one.
 //   3. A list never changes, and lists stay until the table is closed.
+//   4. Each name in an index, also in its `where`, is that of a column.
 //
 // Threads: reading takes no lock, but for all_indices(). Changes take mutex(), and keep it for as long as
 // an index is being built or dropped. Lock order: mutex(), then WriterGate.
@@ -20,9 +21,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -31,6 +36,7 @@
 #include "hako/sync/thread_slot.h"
 #include "hako/table/column_names.h"
 #include "hako/table/index.h"
+#include "hako/table/schema.h"
 #include "hako/table/table_store.h"
 
 namespace hako::table {
@@ -100,14 +106,46 @@ using IndexList = std::vector<const Index*>;
 // The numbers of the columns that are not null, or have a default.
 using RuleList = std::vector<ColumnId>;
 
+// The column that options describe, with its default as the type has it. InvalidArgument if that does not fit.
+StatusOr<StoredColumn> MakeColumn(ColumnId id, std::string_view name, const ColumnOptions& options);
+// The column of a record of the catalogue; nullopt if it is damaged.
+std::optional<StoredColumn> DecodeColumn(ColumnId id, std::string_view record);
+// The index that makes a column unique.
+IndexOptions UniqueIndexOf(std::string_view column);
+
+class NewColumns;
+
 class Catalogue {
  public:
+  // A record that a step stores; nullopt removes it.
+  struct Record {
+    std::string key;
+    std::optional<std::string> value;
+  };
+  // The catalogue of a new table.
+  struct Beginning {
+    std::vector<StoredColumn> columns;
+    std::vector<std::unique_ptr<Index>> indices;
+  };
+  // An index that is being built, and the list without it.
+  struct AddedIndex {
+    Index* index;
+    const IndexList* before;
+  };
+  // A column and the rules of the table with it.
+  struct Schema {
+    const StoredColumn* column;
+    const RuleList* rules;
+  };
+
   explicit Catalogue(TableStore& store) : store_(store) {}
 
   // Reads the records. DataLoss if one is damaged, Unimplemented for a newer version.
   Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Stores the header of a new table.
-  Status Create(bool closed_schema);
+  // The columns of a new table. An error if it cannot have them.
+  static StatusOr<Beginning> Begin(std::span<const std::pair<std::string, ColumnOptions>> columns);
+  // Stores the catalogue of a new table, in one step.
+  Status Create(bool closed_schema, Beginning beginning) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ColumnNames& names() const { return names_; }
   bool has_closed_schema() const { return has_closed_schema_; }
@@ -124,32 +162,39 @@ class Catalogue {
 
   // ---- changes ----
   sync::Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
-  // The number of a column, which is added if there is none.
-  StatusOr<const StoredColumn*> Intern(std::string_view name) ABSL_LOCKS_EXCLUDED(mutex_);
-  StatusOr<const StoredColumn*> InternLocked(std::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Stores the column's record and replaces it, while `gate` excludes writers.
-  Status ReplaceColumn(StoredColumn column, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Stores a new index, which is being built.
-  StatusOr<Index*> AddIndex(IndexOptions options, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Status SetState(Index& index, IndexState state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes an index out of the list.
-  void Unlist(const Index& index, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Removes the record of an index that is not listed.
-  Status RemoveRecord(const Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Stores records in one step.
+  Status Store(std::span<const Record> records);
+  static Record HeaderOf(bool closed_schema);
+  static Record RecordOf(const StoredColumn& column);
+  static Record RecordOf(const Index& index, IndexState state);
+  // The present schema of a column, and one with this column in the place of that of its number.
+  Schema SchemaOf(const StoredColumn& column) const { return {&column, rules_.load(std::memory_order_acquire)}; }
+  Schema PrepareSchema(StoredColumn column) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes writers keep it. REQUIRES: no writer runs
+  void Publish(const Schema& schema) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Stores a new index, which is being built, with the columns that it adds, and lists it.
+  StatusOr<AddedIndex> AddIndex(const IndexOptions& options, NewColumns& added, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Replaces the list. Keep makes a list without an index, which stays until the table is closed.
+  void List(const IndexList* list, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const IndexList* ListWithout(const Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Keep(index, false); }
   // Also those that have been dropped since the table was opened, or were found marked as dropped.
   const std::vector<std::unique_ptr<Index>>& all_indices() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return all_indices_; }
+  // Whether a step that failed, or the removal of an index, has left records behind. They have no effect.
+  bool has_leftovers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_leftovers_; }
+  void set_has_leftovers(bool has_some) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { has_leftovers_ = has_some; }
 
  private:
   Status LoadColumns(StoreCursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status LoadIndices(StoreCursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Publish(IndexList list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PublishRules() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Status Put(const std::string& key, std::string_view record);
+  const IndexList* Keep(const Index& index, bool is_listed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const RuleList* RulesWith(const StoredColumn* column) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  friend class NewColumns;
   TableStore& store_;
   ColumnNames names_;
   bool has_closed_schema_ = false;
   sync::Mutex mutex_;
+  bool has_leftovers_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint16_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
   std::vector<std::unique_ptr<Index>> all_indices_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<IndexList>> all_lists_ ABSL_GUARDED_BY(mutex_);
@@ -158,6 +203,44 @@ class Catalogue {
   static inline const RuleList kNoRules{};
   std::atomic<const IndexList*> indices_{&kNoIndices};
   std::atomic<const RuleList*> rules_{&kNoRules};
+};
+
+// The columns that a step adds. They are stored by the step (records), and published within it, once
+// nothing but the database itself can refuse it. Unless it succeeds, they are withdrawn.
+// REQUIRES: Catalogue::mutex() is held while it exists
+class NewColumns {
+ public:
+  explicit NewColumns(Catalogue& catalogue) : catalogue_(catalogue) {}
+  NewColumns(const NewColumns&) = delete;
+  ~NewColumns() {
+    if (!is_kept_) Withdraw();
+  }
+
+  // The column of this name, which is added if there is none. InvalidArgument if the table takes no others.
+  StatusOr<const StoredColumn*> Intern(std::string_view name);
+  // The same, also with a closed schema.
+  StatusOr<const StoredColumn*> Declare(std::string_view name);
+  // nullptr if there is none.
+  const StoredColumn* Find(std::string_view name) const;
+
+  const std::vector<Catalogue::Record>& records() const { return records_; }
+  void Publish() noexcept {
+    for (const StoredColumn* const column : columns_) catalogue_.names_.Publish(column);
+  }
+  // The step has succeeded, or has failed.
+  void Keep() noexcept { is_kept_ = true; }
+  void Withdraw() noexcept {
+    for (; !columns_.empty(); columns_.pop_back()) {
+      if (columns_.back() != nullptr) catalogue_.names_.Withdraw(columns_.back());
+    }
+  }
+
+ private:
+  Catalogue& catalogue_;
+  std::vector<const StoredColumn*> columns_;  // nullptr: there was no memory for it
+  std::vector<Catalogue::Record> records_;
+  std::unordered_map<std::string_view, const StoredColumn*> by_name_;
+  bool is_kept_ = false;
 };
 
 }  // namespace hako::table

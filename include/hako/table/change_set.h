@@ -4,10 +4,14 @@
 //    compared (Prepare).
 // 2. One ProcessMulti locks the records of the rows and of all entries that change. Its visitor
 //    checks that each row still is as it was read and that unique entries are free, else it aborts
-//    (Write). Then it changes all of them.
+//    (Write). Then it changes all of them, and stores the columns that the rows are the first to have.
 // So two writers of one row are serialised by its record: the later one finds that the row has
 // changed, and begins again. There is no other lock. After kTriesMax conflicts it begins again with
 // all writers excluded.
+//
+// A unique entry is that of one row, which its value names, and that row has the value. While the index
+// is being built an entry may be missing, or be that of another row of the same value. So a change removes
+// an entry only if it is that of its own row.
 //
 // A ChangeSet is kept by its thread, with its memory.
 #pragma once
@@ -36,8 +40,9 @@ class ChangeSet {
   static constexpr std::size_t kRecordsMax = std::size_t{1} << 20;
   static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
 
-  // Looks up the columns, which may be added. REQUIRES: the gate is not held
-  Status Resolve(TableCore& core, std::span<const Change> changes);
+  // Looks up the columns. Those that do not exist are added to `added`; without it, *lacks_columns becomes true.
+  // REQUIRES: the gate is not held; `added` outlives the changes
+  Status Resolve(TableCore& core, std::span<const Change> changes, NewColumns* added, bool* lacks_columns);
   // Makes them. Aborted with an empty message: a row has changed meanwhile.
   // REQUIRES: the gate is held, or no writer runs
   Status Try(TableCore& core, std::span<const Change> changes);
@@ -59,23 +64,26 @@ class ChangeSet {
     std::string_view key() const { return std::string_view(row_key).substr(1); }
   };
   struct Operation {
-    std::string_view key, value;
+    std::string_view key, value;  // the value also of a removal
     bool is_set;
+    bool is_kept;  // the row had the key of the entry before
     std::uint32_t state;
   };
 
   Status Apply(TableCore& core, const Change& change, std::span<const CellOf> cells, bool is_single);
   Status FindState(TableCore& core, std::string_view key, bool is_single, State** found);
-  Status Build(TableCore& core, const Change& change, std::span<const CellOf> cells, const RowView& old_row, std::string* out);
-  Status CheckRules(const Catalogue& catalogue, const Change& change);
+  Status Build(TableCore& core, const Change& change, std::span<const CellOf> cells, const RowView* old_row, std::string* out);
+  Status CheckRules(const Catalogue& catalogue, bool is_new);
   Status AddEntries(TableCore& core);
   void Compare();
   void CompareEntries(std::uint32_t state, std::pair<std::size_t, std::size_t> before, std::pair<std::size_t, std::size_t> after);
   Status Write(TableCore& core);
   Status WriteOne(TableCore& core, const State& state);
+  // Whether a unique entry is absent, or that of the row of the operation.
   bool IsFree(const Operation& operation, std::optional<std::string_view> found) const;
   Status UniqueError(const TableCore& core, const Operation& operation) const;
 
+  NewColumns* added_ = nullptr;
   std::vector<CellOf> cells_;  // of all changes
   std::vector<std::uint32_t> begins_;
   std::vector<CellOf> merged_;

@@ -1,8 +1,12 @@
 // ColumnNames: the columns of a table, by name and by number. A column gets its number once and
 // keeps it; its schema may change.
 //
-// Threads: Find and Get take no lock and see every column whose Add has returned before; one thread
-// at a time may call Add. Their results stay valid as long as the ColumnNames.
+// A new column is prepared before the step that stores its first cell, and published within that step:
+// Get finds a prepared column, Find only a published one. If the step fails, it is withdrawn.
+//
+// Threads: Find and Get take no lock and see every column whose Publish has returned before; the others
+// are called by one thread at a time. The results of Find and Get stay valid as long as the ColumnNames,
+// unless the column is withdrawn.
 #pragma once
 
 #include <array>
@@ -11,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hako/table/row.h"
@@ -45,11 +50,18 @@ class ColumnNames {
     const Chunk* const chunk = number <= TableLimits::kColumns ? chunks_[number / kChunk].load(std::memory_order_acquire) : nullptr;
     return chunk == nullptr ? nullptr : (*chunk)[number % kChunk].load(std::memory_order_acquire);
   }
-  // Numbers are 1 to this.
+  // Numbers of published columns are 1 to this. A number may have no column.
   std::size_t size() const { return size_.load(std::memory_order_acquire); }
 
-  // Adds a column or replaces the one of the same number and name.
-  void Add(StoredColumn column);
+  // Allocates all that Publish needs. A new column is found by Get from here on, one of a number that has
+  // a column not before it is published.
+  const StoredColumn* Prepare(StoredColumn column);
+  // Adds a prepared column, or puts it in the place of the one of the same number and name.
+  void Publish(const StoredColumn* column) noexcept;
+  // Takes back a new column. REQUIRES: no row has it; of several, the last one first
+  void Withdraw(const StoredColumn* column) noexcept;
+  // Prepares and publishes.
+  void Add(StoredColumn column) { Publish(Prepare(std::move(column))); }
 
  private:
   static constexpr std::size_t kChunk = 256;
@@ -57,7 +69,12 @@ class ColumnNames {
   using Chunk = std::array<std::atomic<const StoredColumn*>, kChunk>;
 
   static std::size_t HashOf(std::string_view name);
-  static void Put(Slots& slots, const StoredColumn* column);
+  // The place of the column of this name, or where it belongs.
+  static std::atomic<const StoredColumn*>& SlotOf(Slots& slots, std::string_view name);
+  std::atomic<const StoredColumn*>& CellOf(ColumnId id) {
+    const auto number = static_cast<std::size_t>(id);
+    return (*chunks_[number / kChunk].load(std::memory_order_relaxed))[number % kChunk];
+  }
 
   std::atomic<const Slots*> slots_;
   std::array<std::atomic<Chunk*>, TableLimits::kColumns / kChunk + 1> chunks_{};

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hako/base/function_ref.h"
 #include "hako/table/column_names.h"
 #include "hako/table/condition.h"
 #include "hako/table/query_effort.h"
@@ -14,10 +15,16 @@ namespace hako::table {
 
 class Filter {
  public:
+  // nullptr if there is no such column.
+  using FindColumn = FunctionRef<const StoredColumn*(std::string_view)>;
+
   // Holds for every row.
   Filter() = default;
   // `effort`: of matching, or nullptr. Once it is spent, Matches is meaningless: see IsStopped.
-  Filter(const Condition& condition, const ColumnNames& names, QueryEffort* effort = nullptr);
+  Filter(const Condition& condition, const ColumnNames& names, QueryEffort* effort = nullptr)
+      : Filter(
+            condition, [&names](std::string_view name) { return names.Find(name); }, effort) {}
+  Filter(const Condition& condition, FindColumn find, QueryEffort* effort = nullptr);
 
   bool Matches(std::string_view key, const RowView& row) const { return tests_.empty() || Holds(0, key, row); }
   bool IsAlways() const { return tests_.empty(); }
@@ -28,12 +35,12 @@ class Filter {
  private:
   struct Test {
     const Node* node;
-    ColumnId column;       // kKey: the primary key; kNone: no row has it
+    ColumnId column;       // kKey: the primary key; kNone: no row had it yet, so each row is asked by the name
     std::uint32_t behind;  // the number of the test after this one and its children
   };
   static constexpr ColumnId kNone{0xffff};
 
-  void Add(const Node& node, const ColumnNames& names);
+  void Add(const Node& node, FindColumn find);
   bool Holds(std::size_t i, std::string_view key, const RowView& row) const;
 
   Condition condition_;      // keeps the nodes

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/table/filter.h"
 #include "hako/table/index_key.h"
@@ -73,8 +74,11 @@ struct IndexPart {
 
 class Index {
  public:
-  // Resolves the columns, all of which have numbers.
-  static StatusOr<std::unique_ptr<Index>> Make(std::uint16_t number, IndexOptions options, IndexState state, const ColumnNames& names);
+  // The names of all columns that it has, also in its `where`. An error if it is malformed.
+  static StatusOr<std::vector<std::string>> ColumnsOf(const IndexOptions& options);
+  // Looks up these columns, all of which have numbers.
+  using FindColumn = FunctionRef<const StoredColumn*(std::string_view)>;
+  static StatusOr<std::unique_ptr<Index>> Make(std::uint16_t number, IndexOptions options, IndexState state, FindColumn find);
 
   std::uint16_t number() const { return number_; }
   const std::string& name() const { return options_.name; }

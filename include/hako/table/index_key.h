@@ -37,6 +37,10 @@ inline std::string CatalogueKey(char kind) { return {kCatalogueSpace, kind}; }
 inline std::string CatalogueKey(char kind, std::uint16_t number) {
   return {kCatalogueSpace, kind, static_cast<char>(number >> 8), static_cast<char>(number & 0xff)};
 }
+// The number in such a key. REQUIRES: it has one
+inline std::uint16_t CatalogueNumber(std::string_view key) {
+  return static_cast<std::uint16_t>(static_cast<unsigned char>(key[2]) << 8 | static_cast<unsigned char>(key[3]));
+}
 inline std::string EntryPrefix(std::uint16_t index) {
   return {kEntrySpace, static_cast<char>(index >> 8), static_cast<char>(index & 0xff)};
 }

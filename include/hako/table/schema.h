@@ -58,7 +58,7 @@ struct IndexColumn {
 // An index. A row has an entry in an ordered or numeric index even if it lacks the column, so that
 // the index can serve an order; `where` leaves such rows out.
 struct IndexOptions {
-  std::string name = {};                   // of the index; empty: the columns' names and the kind
+  std::string name = {};                   // of the index; empty: made of the columns, their kinds, and `where`
   std::vector<IndexColumn> columns = {};   // more than one: a composite index, in this order
   bool unique = false;                     // no two rows have equal values; rows that lack a column do not count
   std::vector<std::string> covering = {};  // further columns that an entry has, so that a query need not read rows

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,10 +94,19 @@ struct Change {
 // Makes all changes in one atomic step, or none. *num_changed receives the number of rows changed.
 Status MakeChanges(TableCore& core, std::span<const Change> changes, std::uint64_t* num_changed = nullptr);
 
-// Makes the entries of an index that is being built, and marks it ready.
+// The key of the first row; nullopt if there is none.
+StatusOr<std::optional<std::string>> FirstRow(TableCore& core);
+
+// Makes the entries of an index that is being built.
 Status BuildIndex(TableCore& core, Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
-// Drops an index that is not in use: see Index.
+// Drops an index whose creation has failed. The catalogue is as before.
+void UndoIndex(TableCore& core, const Catalogue::AddedIndex& added) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
+// Drops an index: see Index. Once it is marked nothing fails; what is left of it is removed later.
 Status DropIndex(TableCore& core, Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
+// Completes or removes what is left of indices that were being built or dropped when the table was closed by a crash.
+Status CompleteIndices(TableCore& core) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
+// Removes what steps that failed have left behind. An error leaves it for the next call.
+Status RemoveLeftovers(TableCore& core) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
 // Proves that the entries are those of the rows.
 Status VerifyTable(TableCore& core);
 

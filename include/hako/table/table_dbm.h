@@ -40,6 +40,7 @@
 #include "hako/base/status.h"
 #include "hako/dbm/options.h"
 #include "hako/file/file.h"
+#include "hako/storage/salvage_report.h"
 #include "hako/table/query.h"
 #include "hako/table/row.h"
 #include "hako/table/schema.h"
@@ -59,7 +60,8 @@ struct TableOptions {
   // The file is read and written by position instead of mapped into memory, as by
   // TreeDBM<PositionalParallelFile>. So it is with FileOptions::direct, too.
   bool positional = false;
-  // The first columns of a new table. Ignored for an existing one.
+  // The first columns of a new table, which are stored together. An existing table ignores them, but
+  // malformed ones are refused in any case.
   std::vector<std::pair<std::string, ColumnOptions>> columns = {};
   // Of a new table: rows have no other columns than those of SetColumn and `columns`.
   bool closed_schema = false;
@@ -108,13 +110,17 @@ class TableBatch {
 class TableDBM {
  public:
   // Opens the table at `path`, creating one if the file is new. InvalidArgument if the file is no
-  // table; otherwise as TreeDBM::Open. An index whose creation a crash has cut short is completed, one
-  // whose removal was cut short is removed.
+  // table; otherwise as TreeDBM::Open. A file that it has created and cannot make a table is removed. An
+  // index whose creation a crash has cut short is completed, one whose removal was cut short is removed.
   static StatusOr<std::unique_ptr<TableDBM>> Open(const std::string& path, const TableOptions& options = {});
   // Opens an empty table in memory only.
   static StatusOr<std::unique_ptr<TableDBM>> OpenInMemory(const TableOptions& options = {});
   // Opens the table in a database of any file, which is new if it has no records.
   static StatusOr<std::unique_ptr<TableDBM>> Open(std::unique_ptr<table::TableStore> store, const TableOptions& options);
+  // Writes the undamaged rows of a damaged table at `from` into a new one at `to`, with the catalogue and new
+  // indices; see dbm/salvage.h. Keys, ranges and numbers of the report are those of rows; lost rows whose keys
+  // other records show are listed as places. Its notes say which columns and indices are lost.
+  static StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
   // Closes the table if the application has not.
   ~TableDBM();
   TableDBM(const TableDBM&) = delete;
@@ -158,13 +164,19 @@ class TableDBM {
   // All columns that rows have had, in the order of their numbers.
   std::vector<ColumnInfo> Columns() const;
   // Gives a column a type and rules, beside readers and writers. FailedPrecondition, which names a
-  // row, if an existing row does not keep them. `unique` creates an index.
+  // row, if an existing row does not keep them; AlreadyExists if it is to be unique and two rows have
+  // the same value. Writers keep the rules while the rows are checked. `unique` creates an index, unless
+  // there is one.
   Status SetColumn(std::string_view name, const ColumnOptions& options);
 
   // Creates an index beside readers and writers, in parts; returns once it is ready. AlreadyExists if
-  // there is one of the name, or if it is to be unique and two rows have the same value.
+  // there is one of the name, or if it is to be unique and two rows have the same value. A column of it
+  // that no row has yet, also in `where`, is added; InvalidArgument if the table takes no others. Writers
+  // that would add a column wait meanwhile.
   Status CreateIndex(const IndexOptions& options);
-  // Drops an index, once the queries that use it have ended. NotFound if there is none.
+  // Drops an index, once the queries that use it have ended. NotFound if there is none. If it is OK the
+  // index is gone, also after a crash, but an error may leave its space in use until the next call of
+  // this kind, or Close.
   // REQUIRES: this thread runs no query
   Status DropIndex(std::string_view name);
   std::vector<IndexInfo> Indices() const;
@@ -191,9 +203,10 @@ class TableDBM {
 
  private:
   explicit TableDBM(std::unique_ptr<table::TableCore> core);
+  // Open. `on_failure` runs while the store is still open.
+  static StatusOr<std::unique_ptr<TableDBM>> OpenIn(std::unique_ptr<table::TableStore> store, const TableOptions& options,
+                                                    FunctionRef<void()> on_failure);
   Status Begin(const TableOptions& options);
-  Status BeginNew(const TableOptions& options);
-  Status Complete();
   Status CheckRows(std::string_view name);
 
   std::unique_ptr<table::TableCore> core_;

@@ -1,0 +1,230 @@
+#include "hako/table/salvage_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/no_memory.h"
+#include "hako/dbm/salvage.h"
+#include "hako/table/catalogue.h"
+#include "hako/table/index.h"
+#include "hako/table/table_dbm.h"
+
+namespace hako {
+namespace table {
+namespace {
+
+class Repair {
+ public:
+  Repair(TableStore& store, SalvageReport& report) : store_(store), cursor_(store.MakeCursor()), report_(report) {}
+
+  Status Run() {
+    was_undamaged_ = report_.IsComplete();
+    ShowRows();
+    HAKO_RETURN_IF_ERROR(ReadHeader());
+    HAKO_RETURN_IF_ERROR(ReadColumns());
+    HAKO_RETURN_IF_ERROR(ReadRows());
+    NameLostColumns();
+    HAKO_RETURN_IF_ERROR(ReadIndices());
+    HAKO_RETURN_IF_ERROR(ReadEntries());
+    HAKO_RETURN_IF_ERROR(ReadCount());
+    changes_.push_back({CatalogueKey('n'), std::nullopt});
+    HAKO_RETURN_IF_ERROR(Store());
+    return store_.RemoveRange({&kEntrySpace, 1}, {kEntrySpace + 1}).status();
+  }
+  const std::vector<std::string>& indices() const { return index_names_; }
+
+ private:
+  template <class... Text>
+  void Note(const Text&... text) {
+    report_.notes.push_back(absl::StrCat(text...));
+  }
+  template <class Visit>
+  Status ForEach(const std::string& prefix, Visit&& visit) {
+    for (cursor_->Jump(prefix); cursor_->Valid() && cursor_->key().starts_with(prefix); cursor_->Next())
+      visit(cursor_->key(), cursor_->value());
+    return cursor_->status();
+  }
+  Status Store() {
+    for (const Catalogue::Record& change : changes_) {
+      const auto action = change.value ? Action::Set(*change.value) : Action::Remove();
+      HAKO_RETURN_IF_ERROR(store_.Process(change.key, [&action](std::optional<std::string_view>) { return action; }));
+    }
+    return absl::OkStatus();
+  }
+
+  // Lets the report show keys of rows instead of records, and no losses of what is made anew.
+  void ShowRows() {
+    const std::string begin(1, kRowSpace), end(1, kRowSpace + 1);
+    std::vector<SalvageReport::LostRange> ranges;
+    for (const SalvageReport::LostRange& range : report_.lost_ranges) {
+      if (range.from < begin) Note("a part of the catalogue is lost: indices, and types and defaults of columns, may be missing");
+      const std::string from = std::max(range.from, begin);
+      if (from >= end || (range.to && *range.to <= begin)) continue;
+      ranges.push_back({from.substr(1), range.to && *range.to < end ? std::optional(range.to->substr(1)) : std::nullopt});
+    }
+    report_.lost_ranges = std::move(ranges);
+    for (SalvageReport::Place& place : report_.places) place.key = place.key.starts_with(begin) ? place.key.substr(1) : std::string();
+  }
+
+  Status ReadHeader() {
+    std::string header;
+    const Status read = store_.FetchTo(CatalogueKey('h'), &header);
+    if (!absl::IsNotFound(read)) return read;  // Load reads it
+    Note("the header of the table is lost: its rows may have other columns from now on");
+    changes_.push_back(Catalogue::HeaderOf(false));
+    return absl::OkStatus();
+  }
+
+  Status ReadColumns() {
+    return ForEach(CatalogueKey('c'), [this](std::string_view key, std::string_view value) {
+      const std::size_t number = key.size() == 4 ? CatalogueNumber(key) : 0;
+      const bool fits = number != 0 && number <= TableLimits::kColumns;
+      std::optional<StoredColumn> column = fits ? DecodeColumn(static_cast<ColumnId>(number), value) : std::nullopt;
+      if (column && names_.Find(column->name) == nullptr) return names_.Add(*std::move(column));
+      Note("the record of a column is damaged");
+      changes_.push_back({std::string(key), std::nullopt});
+    });
+  }
+
+  Status ReadRows() {
+    num_rows_ = 0;
+    return ForEach({kRowSpace}, [this](std::string_view key, std::string_view value) {
+      const RowView row(value, nullptr);
+      if (!row.Check().ok() || key.size() - 1 > TableLimits::kKeySize) {
+        report_.Add(SalvageReport::Kind::kRecord, 0, 0, key.substr(1));
+        changes_.push_back({std::string(key), std::nullopt});
+        lost_keys_.insert(std::string(key.substr(1)));
+        return;
+      }
+      ++num_rows_;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        if (names_.Get(row.column(i)) == nullptr) ++rows_of_lost_[row.column(i)];
+      }
+    });
+  }
+
+  void NameLostColumns() {
+    for (const auto& [id, num_rows] : rows_of_lost_) {
+      StoredColumn column{.id = id, .name = absl::StrCat("lost_column_", static_cast<int>(id))};
+      while (names_.Find(column.name) != nullptr) column.name += '_';
+      Note("the name of a column, and its type, are lost: its cells in ", num_rows, " rows are in column '", column.name, "' now");
+      changes_.push_back(Catalogue::RecordOf(column));
+      names_.Add(std::move(column));
+    }
+  }
+
+  Status ReadIndices() {
+    return ForEach(CatalogueKey('i'), [this](std::string_view key, std::string_view value) {
+      const auto drop = [&] { changes_.push_back({std::string(key), std::nullopt}); };
+      auto record = Index::Decode(value);
+      if (!record.ok() || key.size() != 4) {
+        Note("the record of an index is damaged: create the index again");
+        return drop();
+      }
+      if (record->second == IndexState::kDropped) return drop();
+      const std::string name = record->first.name;
+      auto index = Index::Make(CatalogueNumber(key), std::move(record->first), IndexState::kBuilding,
+                               [this](std::string_view column) { return names_.Find(column); });
+      if (!index.ok()) {
+        Note("an index is dropped, as a column of it is lost: ", index.status().message());
+        return drop();
+      }
+      changes_.push_back(Catalogue::RecordOf(**index, IndexState::kBuilding));
+      index_names_.push_back(name);
+      indices_[CatalogueNumber(key)] = *std::move(index);
+    });
+  }
+
+  // The entries show the keys of rows that are lost, and that there were indices whose records are lost.
+  Status ReadEntries() {
+    std::set<std::uint16_t> of_lost;
+    std::uint64_t bytes = 0;
+    Status failed;
+    std::string unused;
+    HAKO_RETURN_IF_ERROR(ForEach({kEntrySpace}, [&](std::string_view key, std::string_view value) {
+      if (!failed.ok() || key.size() < 3) return;
+      const auto number = static_cast<std::uint16_t>(static_cast<unsigned char>(key[1]) << 8 | static_cast<unsigned char>(key[2]));
+      const auto index = indices_.find(number);
+      if (index == indices_.end()) {
+        of_lost.insert(number);
+        return;
+      }
+      const Index::RowOfEntry entry = index->second->Row(key, value);
+      if (!entry.ok || entry.key.size() > TableLimits::kKeySize) return;
+      const Status found = store_.FetchTo(RowKey(entry.key), &unused);
+      if (!found.ok() && !absl::IsNotFound(found)) failed = found;
+      if (!absl::IsNotFound(found) || bytes + entry.key.size() > SalvageReport::kKeyBytesMax) return;
+      if (!lost_keys_.insert(std::string(entry.key)).second) return;
+      bytes += entry.key.size() + 1;
+      report_.Add(SalvageReport::Kind::kRecord, 0, 0, entry.key);
+    }));
+    if (!of_lost.empty() && !was_undamaged_) Note(of_lost.size(), " indices are dropped, as their records are lost: create them again");
+    return failed;
+  }
+
+  // The number of rows is stored while a table is closed.
+  Status ReadCount() {
+    std::string count;
+    const Status read = store_.FetchTo(CatalogueKey('n'), &count);
+    if (!read.ok() && !absl::IsNotFound(read)) return read;
+    const auto num_lost = [&]() -> std::optional<std::uint64_t> {
+      if (count.size() == 8 && LoadBigEndian(count.data()) >= num_rows_) return LoadBigEndian(count.data()) - num_rows_;
+      return was_undamaged_ ? std::optional(lost_keys_.size()) : std::nullopt;
+    }();
+    report_.num_records = num_rows_;
+    report_.num_lost = num_lost;
+    return absl::OkStatus();
+  }
+
+  TableStore& store_;
+  std::unique_ptr<StoreCursor> cursor_;
+  SalvageReport& report_;
+  bool was_undamaged_ = false;
+  ColumnNames names_;
+  std::map<ColumnId, std::uint64_t> rows_of_lost_;
+  std::map<std::uint16_t, std::unique_ptr<Index>> indices_;
+  std::vector<std::string> index_names_;
+  std::set<std::string> lost_keys_;
+  std::uint64_t num_rows_ = 0;
+  std::vector<Catalogue::Record> changes_;
+};
+
+}  // namespace
+
+Status RepairSalvaged(std::unique_ptr<TableStore> store, SalvageReport& report) {
+  std::vector<std::string> names;
+  {
+    Repair repair(*store, report);
+    HAKO_RETURN_IF_ERROR(repair.Run());
+    names = repair.indices();
+  }
+  HAKO_ASSIGN_OR_RETURN(const auto table, TableDBM::Open(std::move(store), {}));  // builds the indices
+  for (const IndexInfo& index : table->Indices()) std::erase(names, index.options.name);
+  for (const std::string& name : names)
+    report.notes.push_back(absl::StrCat("index ", name, " is dropped: it was unique, and two rows that were found have the same value"));
+  return table->Close();
+}
+
+}  // namespace table
+
+StatusOr<SalvageReport> TableDBM::Salvage(const std::string& from, const std::string& to, const FileOptions& options) HAKO_TRY {
+  const auto salvage = [](const PositionalParallelFile& file, LogPlace<PositionalParallelFile> log,
+                          MemoryMapParallelFile empty_file) -> StatusOr<SalvageReport> {
+    SalvageReport report;
+    HAKO_ASSIGN_OR_RETURN(auto db, internal::SalvageOpen<TreeDBM<>>(file, log, std::move(empty_file), true, report));
+    HAKO_RETURN_IF_ERROR(table::RepairSalvaged(std::make_unique<table::TreeStore<TreeDBM<>>>(std::move(db)), report));
+    return report;
+  };
+  return internal::SalvageFile<TreeDBM<>>(from, to, options, salvage);
+}
+HAKO_OR_NO_MEMORY
+
+}  // namespace hako
