@@ -386,9 +386,9 @@ TEST(ValueTest, QGramsOfCutCharactersLoseNoRow) {
           const std::string part = text.substr(begin, size);
           std::uint64_t contains = 0, begins = 0, ends = 0;
           for (const std::string& other : texts) {
-            contains += other.find(part) != other.npos ? 1 : 0;
-            begins += other.starts_with(part) ? 1 : 0;
-            ends += other.ends_with(part) ? 1 : 0;
+            contains += other.find(part) != other.npos ? 1u : 0u;
+            begins += other.starts_with(part) ? 1u : 0u;
+            ends += other.ends_with(part) ? 1u : 0u;
           }
           EXPECT_THAT(table->Select().Where(Column("x").Contains(part)).Count(), IsOkAndHolds(contains)) << part;
           EXPECT_THAT(table->Select().Where(Column("x").BeginsWith(part)).Count(), IsOkAndHolds(begins)) << part;
