@@ -42,7 +42,7 @@ class TableHako {
   bool Search(const std::string& str, TableSum* sum) { return Run(table_->Select().Where(Column("str") == str), sum); }
   bool Range(std::uint64_t low, std::uint64_t high, TableSum* sum) {
     return Run(table_->Select()
-                   .Where(Column("num").Between(static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)))
+                   .Where(Column("num").Numeric().Between(static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)))
                    .OrderBy("num", RowOrder::kNumericAscending)
                    .Limit(10),
                sum);

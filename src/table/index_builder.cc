@@ -10,6 +10,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/varint.h"
 #include "hako/table/table_core.h"
+#include "hako/table/typed_value.h"
 #include "hako/text/text_encoding.h"
 
 namespace hako::table {
@@ -272,6 +273,12 @@ class Verifier {
     const RowView row(bytes, names_);
     if (const Status status = row.Check(); !status.ok())
       return absl::DataLossError(absl::StrCat("row '", Printable(key), "': ", status.message()));
+    for (std::size_t i = 0; i < row.size(); ++i) {  // conditions count on the types of columns
+      const StatusOr<Value> typed = TypedValue(*names_->Get(row.column(i)), row.value(i));
+      if (!typed.ok() || typed->kind() != row.value(i).kind())
+        return absl::DataLossError(
+            absl::StrCat("row '", Printable(key), "' has a value of another type than column '", ToAbsl(row.name(i)), "'"));
+    }
     for (const Index* const listed : core_.catalogue.indices()) {
       if (listed->state() != IndexState::kReady) continue;
       HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));

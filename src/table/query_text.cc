@@ -157,7 +157,12 @@ class Parser {
     std::optional<Value> value;
     const std::string text = token_.text;
     if (token_.kind == Token::Kind::kText) value = Value(text);
-    if (token_.kind == Token::Kind::kNumber) value = table::ParseDecimal(text);
+    if (token_.kind == Token::Kind::kNumber) {
+      value = table::ParseDecimal(text);
+      if (!value) FailAt(token_.position, "the number is malformed, or out of the range of a double");
+      if (value && table::IsRounded(text, *value))
+        FailAt(token_.position, "the integer is out of the range of int64, and no double is exactly it");
+    }
     const bool is_negative = TakeSign("-");  // only of inf: a number has its sign
     const double infinity = std::numeric_limits<double>::infinity();
     if (IsWord("inf")) value = Value(is_negative ? -infinity : infinity);

@@ -1,5 +1,6 @@
 #include "hako/table/value.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <tuple>
@@ -95,6 +96,17 @@ std::optional<Value> ParseDecimal(std::string_view text) {
   if (!BeginsAsDecimal(text)) return std::nullopt;
   const std::optional<Value> whole = ParsedWhole<std::int64_t>(text);
   return whole ? whole : ParsedWhole<double>(text);
+}
+
+bool IsRounded(std::string_view integer, const Value& number) {
+  if (number.kind() != Value::Kind::kDouble || integer.find_first_of(".eE") != integer.npos) return false;
+  if (integer.starts_with('+')) integer.remove_prefix(1);
+  const bool is_negative = integer.starts_with('-');
+  if (is_negative) integer.remove_prefix(1);
+  integer.remove_prefix(std::min(integer.size(), integer.find_first_not_of('0')));
+  char digits[400];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), std::abs(number.double_value()), std::chars_format::fixed).ptr;
+  return std::string_view(digits, static_cast<std::size_t>(end - digits)) != integer;
 }
 
 Value NumericOf(const Value& value) { return value.kind() == Value::Kind::kBytes ? ParseDecimal(value.bytes()).value_or(Value()) : value; }

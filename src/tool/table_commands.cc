@@ -99,14 +99,13 @@ int RunCreate(const TableCommand& options) {
       options, OpenMode::kCreate, [](TableDBM&) { return kExitDone; }, table);
 }
 
-// Literals as in a statement; what is none is a text.
+// true, false, null and 'text' as in a statement; all else is a text without a type.
 table::OwnedValue LiteralOf(const std::string& text) {
   if (text == "null") return {};
   if (text == "true" || text == "false") return table::OwnedValue(Value(text == "true"));
   if (text.size() >= 2 && text.front() == '\'' && text.back() == '\'')
     return table::OwnedValue(Value(std::string_view(text).substr(1, text.size() - 2)));
-  const std::optional<Value> number = table::ParseDecimal(text);
-  return table::OwnedValue(number ? *number : Value(text));
+  return Value::Untyped(text);
 }
 
 int RunPut(const TableCommand& options) {
@@ -401,7 +400,10 @@ void AddIndexOptions(CLI::App* app, TableCommand& options) {
 }
 
 void AddPutOptions(CLI::App* app, TableCommand& options) {
-  app->add_option("CELL", options.cells, "NAME=VALUE: a number, true, false, null, or else a text; 'text' in quotes is a text in any case")
+  app->add_option(
+         "CELL", options.cells,
+         "NAME=VALUE: true, false, null, 'text' in quotes, or text as the column's type takes it; in a column without a type it is a "
+         "number if hako writes that number so (36, -0.5, but not 007)")
       ->type_name("");
   CLI::Option* const keep = app->add_flag("--keep", options.keep, "Only if there is no such row");
   CLI::Option* const update = app->add_flag("--update", options.update, "Only these columns of an existing row");

@@ -215,7 +215,8 @@ std::vector<std::string> MakeSeeds() {
           "delete where t all 'a b' and t any 'c' and t phrase 'a b' and n < 9007199254740993",
           "update set n = null where n is null and s is not null and t matches '^(A|b)+' and t ends ' '",
           "select where n between -2.5 and 3 and n >= 1 and s = 'a' order by s",
-          "select where t contains '\xce\xb1\xce\xb2' and u = '7' and key in ( 'k7' , 'k8' )"};
+          "select where t contains '\xce\xb1\xce\xb2' and u = '7' and key in ( 'k7' , 'k8' )",
+          "select where numeric(n) >= '1' and n <= inf and numeric(s) is null or n > 'a' order by n desc"};
 }
 
 const Registration kTarget({.name = "table_queries", .run = Run, .mutate = Mutate, .make_seeds = MakeSeeds, .mutants = 200});

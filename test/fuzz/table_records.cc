@@ -50,6 +50,7 @@ std::unique_ptr<BabyDBM<>> MakeTree(const Records& records) {
 std::pair<std::vector<std::string>, bool> ReadAll(TableDBM& table) {
   std::vector<std::string> keys, sorted;
   auto plain = *TableDBM::OpenInMemory();
+  for (const ColumnInfo& column : table.Columns()) (void)plain->SetColumn(column.name, {.type = column.type});
   Status refused;
   const Status scan = table.Select().Each([&](std::string_view key, const RowView& row) {
     std::vector<Cell> cells;
@@ -70,13 +71,14 @@ std::pair<std::vector<std::string>, bool> ReadAll(TableDBM& table) {
                                   Column("t").HasAll("word"),
                                   Column("t").Contains("word1"),
                                   Key() >= some,
-                                  Column("u") == "7",
-                                  Column("n").In({1, 2, "3"}),
+                                  Column("u") == 7,
+                                  Column("u").Numeric() < 5.5,
+                                  Column("n").In({1, 2, "3", 2.0, true}),
                                   Column("s") < "b" && Column("n") < 7,
                                   Column("s") == "a" || Column("n") == 2};
   for (const Condition& condition : conditions) {
     const auto found = table.Select().Where(condition).OrderBy("").Keys();
-    (void)table.Select().Where(condition).OrderBy("n", RowOrder::kNumericDescending).Limit(3, 1).Keys();
+    (void)table.Select().Where(condition).OrderBy("n", RowOrder::kDescending).Limit(3, 1).Keys();
     if (!verified.ok()) continue;
     const auto expected = plain->Select().Where(condition).OrderBy("").Keys();
     Require(found.ok() && *found == *expected, "after Verify a query has other rows with indices: " + condition.ToText(), found.status());
@@ -99,7 +101,7 @@ void Run(std::string_view input) {
   const auto [keys, is_sound] = ReadAll(*table);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i % 3 == 0) (void)table->Remove(keys[i]);
-    if (i % 3 == 1) (void)table->Update(keys[i], {{"n", 5}, {"t", "another word"}});
+    if (i % 3 == 1) (void)table->Update(keys[i], {{"n", 5}, {"t", "another word"}, {"u", i % 2 == 0 ? Value(0.5) : Value("8")}});
     if (i % 3 == 2) (void)table->Append(keys[i], {{"s", "a"}});
   }
   (void)table->Put("new", {{"n", 1}, {"s", "a"}, {"t", "word"}});
@@ -117,7 +119,8 @@ Records RecordsOf(bool has_words) {
   TableOptions options;
   options.columns = {{"n", {.type = ColumnType::kInt64}}, {"s", {.default_value = "a"}}};
   const auto table = *TableDBM::Open(std::make_unique<Store>(*std::move(tree)), options);
-  const IndexOptions plain[] = {{.columns = {{"n", IndexKind::kNumeric}}},
+  const IndexOptions plain[] = {{.columns = {{"n"}}},
+                                {.columns = {{"u", IndexKind::kNumeric}}},
                                 {.columns = {{"s"}}, .covering = {"n"}},
                                 {.columns = {{"u"}}, .unique = true},
                                 {.name = "part", .columns = {{"s"}, {"n"}}, .where = "n >= 1"}};

@@ -1,6 +1,6 @@
 # The top level of the repository is exactly these names, and dot-files.
 cmake_minimum_required(VERSION 3.25)
-set(expected CMakeLists.txt CMakePresets.json LICENSE README.md benchmark cmake include src test)
+set(expected CMakeLists.txt CMakePresets.json LICENSE README.md benchmark cmake findings include src test)
 
 execute_process(COMMAND git -c safe.directory=* ls-files WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE files RESULT_VARIABLE result
   ERROR_QUIET)

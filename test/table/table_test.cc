@@ -338,6 +338,13 @@ TEST(TableTest, DamagedCatalogueIsDataLoss) {
     EXPECT_THAT(table->Update("x", {{"a", 2}}), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a column without a name")));
     EXPECT_THAT(table->Put("x", {{"a", 2}}), IsOk());
   }
+  change({"\0c\0\1", 4}, std::string_view("\1\0\1a", 4));  // the type of a column whose values are integers
+  {
+    ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(path));
+    EXPECT_THAT(table->Verify(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("has a value of another type than column 'a'")));
+  }
+  change({"\0h", 2}, std::string_view("\1\0", 2));  // an earlier version
+  EXPECT_THAT(TableDBM::Open(path).status(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("export its rows with the hako")));
   change({"\0h", 2}, std::nullopt);
   EXPECT_THAT(TableDBM::Open(path).status(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("header of the table")));
 }

@@ -320,6 +320,23 @@ TEST(ValueTest, PartialIndexKeepsTheMeaningOfItsLiterals) {
   EXPECT_THAT(table->Verify(), IsOk());
 }
 
+TEST(ValueTest, LiteralsOfStatementsAreExactOrRefused) {
+  for (const char* const exact : {"9223372036854775807", "-9223372036854775808", "9223372036854775808", "18446744073709551616",
+                                  "100000000000000000000", "0000000000000000000000000000007", "+5", "-0.0", "1e300", "inf", "-inf"}) {
+    EXPECT_THAT(ParseCondition("x = " + std::string(exact)), IsOk()) << exact;
+  }
+  for (const char* const rounded : {"9223372036854775809", "-9223372036854775809", "18446744073709551615", "100000000000000000001"})
+    EXPECT_THAT(ParseCondition("x = 1 and x < " + std::string(rounded)).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("position 15: the integer is out of the range of int64")))
+        << rounded;
+  for (const char* const malformed : {"1e400", "1x", "-1e999", "1.2.3"})
+    EXPECT_THAT(ParseCondition("x = " + std::string(malformed)).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("position 5: the number is malformed, or out of the range")))
+        << malformed;
+  EXPECT_THAT(ParseCondition("x = -true").status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a literal")));
+  EXPECT_EQ((Column("x") < kInfinity && Column("x") >= -kInfinity).ToText(), "x < inf and x >= -inf");
+}
+
 TEST(ValueTest, SumIsOfNumbers) {
   const auto table = *TableDBM::OpenInMemory();
   ASSERT_THAT(table->Put("a", {{"x", 5}}), IsOk());
@@ -386,9 +403,9 @@ TEST(ValueTest, QGramsOfCutCharactersLoseNoRow) {
           const std::string part = text.substr(begin, size);
           std::uint64_t contains = 0, begins = 0, ends = 0;
           for (const std::string& other : texts) {
-            contains += other.find(part) != other.npos ? 1 : 0;
-            begins += other.starts_with(part) ? 1 : 0;
-            ends += other.ends_with(part) ? 1 : 0;
+            contains += other.find(part) != other.npos ? 1u : 0u;
+            begins += other.starts_with(part) ? 1u : 0u;
+            ends += other.ends_with(part) ? 1u : 0u;
           }
           EXPECT_THAT(table->Select().Where(Column("x").Contains(part)).Count(), IsOkAndHolds(contains)) << part;
           EXPECT_THAT(table->Select().Where(Column("x").BeginsWith(part)).Count(), IsOkAndHolds(begins)) << part;

@@ -111,6 +111,15 @@ TEST_F(TableCommandTest, ImportKeepsNumbersOrSaysWhyItCannot) {
   EXPECT_EQ(RunTool({"table", "query", path_, "select count(*)"}).out, "{\"count(*)\":1}\n");
 }
 
+TEST_F(TableCommandTest, PutKeepsTheBytesOfTexts) {
+  ASSERT_EQ(RunTool({"table", "create", path_, "--column", "name:string"}).exit_code, 0);
+  ASSERT_EQ(RunTool({"table", "put", path_, "k", "zip=02134", "n=36", "name=5", "big=18446744073709551615", "t='36'", "on=true"}).exit_code,
+            0);
+  EXPECT_EQ(RunTool({"table", "get", path_, "k"}).out,
+            R"({"key":"k","name":"5","zip":"02134","n":36,"big":"18446744073709551615","t":"36","on":true})"
+            "\n");
+}
+
 // A field of CSV without a type is the number that it spells exactly, else a text; a column's type decides.
 TEST_F(TableCommandTest, ImportOfCsvKeepsTypesAndBytes) {
   ASSERT_EQ(RunTool({"table", "create", path_, "--column", "code:string", "--column", "price:double"}).exit_code, 0);

@@ -12,9 +12,10 @@
 //   = != <> < <= > >=  between A and B  in (A, B ...)  is null  is not null
 //   contains  begins  ends  matches  all  any  phrase  search     of text: see table/condition.h
 // `not` may stand before between, in and those of text. Literals are 'text' (two quotes for one in
-// it), x'00ff' for other bytes, numbers, inf and -inf, true and false. A column is a word, or anything in
-// double quotes; the word `key` is the primary key, and no column may have this name. Words of the language
-// may be of any case; those that IsReservedWord names need quotes as columns.
+// it), x'00ff' for other bytes, numbers, inf and -inf, true and false; an integer beyond int64 must be
+// exactly a double. A column is a word, or anything in double quotes; the word `key` is the primary key, and
+// no column may have this name. Words of the language may be of any case; those that IsReservedWord names
+// need quotes as columns.
 //
 // Values are compared and ordered by their types, as SQLite does: see table/value.h. numeric(age) in a
 // condition, and `order by age desc numeric`, are about the numbers that texts are.

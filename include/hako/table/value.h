@@ -201,6 +201,8 @@ struct Number {
 std::optional<Number> NumberOf(const Value& value);
 // The value that a decimal text is: an int64 if it is one, else a double. None if it is no number.
 std::optional<Value> ParseDecimal(std::string_view text);
+// Whether a double was parsed from this integer, and is not exactly it.
+bool IsRounded(std::string_view integer, const Value& number);
 // The cast `numeric`, and what a column without a type stores: see the head of this header and
 // Value::Untyped.
 Value NumericOf(const Value& value);
