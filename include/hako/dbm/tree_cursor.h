@@ -256,13 +256,12 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
       key_bytes_.resize(2 * size + 64);
     return key_bytes_.data();
   }
-  void End() {
-    valid_ = false;
-    at_ = 0;
-  }
+  // At the end of the tree, as the copy has it: the database may have been closed since.
+  void End() { EndFor(database_->CheckReads()); }
   [[gnu::cold]] void EndFor(Status status) {
     status_ = std::move(status);
-    End();
+    valid_ = false;
+    at_ = 0;
   }
   // Records that the leaf sought could not be read, or, without a seek, the long value of slot at_.
   [[gnu::cold]] void Fail(std::optional<tree::Seek> seek, bool downwards) {
