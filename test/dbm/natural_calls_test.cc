@@ -317,6 +317,7 @@ TEST(NaturalCalls, OfOptions) {
   TreeOptions tree;
   tree.log_archive = directory.File("") + "archive";  // a temporary
   ASSERT_OK_AND_ASSIGN(auto archived, TreeDBM<>::Open(directory.File("db"), tree));
+  EXPECT_THAT(archived->Set("1", "v"), IsOk());
   EXPECT_THAT(archived->Close(), IsOk());
   EXPECT_FALSE(std::filesystem::is_empty(directory.File("archive")));
 

@@ -25,7 +25,7 @@ Status RunParts(std::size_t parts, F&& body) {
   StickyStatus failure;
   std::atomic<std::size_t> next{0};
   std::exception_ptr thrown;  // by the thread that has set has_thrown
-  std::atomic<bool> has_thrown{false};
+  [[maybe_unused]] std::atomic<bool> has_thrown{false};
   const auto work = [&] {
     HAKO_TRY {
       for (std::size_t part; (part = next.fetch_add(1, std::memory_order_relaxed)) < parts;) {
