@@ -119,6 +119,7 @@ StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults)
   const std::size_t mark = name.rfind('?');
   options.path = name.substr(0, mark);
   std::string_view rest = mark == name.npos ? std::string_view() : name.substr(mark + 1);
+  bool maps = false;  // as an option says
   while (!rest.empty()) {
     const std::string_view item = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
@@ -126,9 +127,11 @@ StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults)
     const std::string_view key = item.substr(0, equals);
     const std::string_view value = equals == item.npos ? std::string_view() : item.substr(equals + 1);
     const std::optional<bool> taken = Take(key, value, &options);
+    if (key == "file") maps = value == "mmap";
     if (!taken) return absl::InvalidArgumentError(absl::StrCat("unknown option '", ToAbsl(key), "'; ", ToAbsl(kThereAre)));
     if (!*taken) return absl::InvalidArgumentError(absl::StrCat("invalid value '", ToAbsl(value), "' of option ", ToAbsl(key)));
   }
+  if (maps && options.file.direct) return absl::InvalidArgumentError("option direct requires file=pos, not file=mmap");
   return options;
 }
 

@@ -54,6 +54,10 @@ StatusOr<AddressRange> Map(int fd, bool writable, std::uint64_t least, std::uint
 }  // namespace
 
 StatusOr<MemoryMapParallelFile> MemoryMapParallelFile::Open(const std::string& path, const FileOptions& options) {
+  if (options.direct || options.sync) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a mapped file has no FileOptions::", options.direct ? "direct" : "sync",
+                                                   "; use a PositionalParallelFile (file=pos)"));
+  }
   // A whole number of pages: a page can be mapped or not, half of it cannot.
   const bool is_asked = options.reserve_bytes != 0;
   const std::uint64_t asked = std::max(PageBegin(std::min(options.reserve_bytes, kReserveBytesMax)), PageSize());

@@ -33,6 +33,10 @@ Status InTurns(std::span<const Request> requests, PartOfRequest part_of, Run run
 }  // namespace
 
 StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string& path, const FileOptions& options, bool batches) {
+  if (!options.direct && (options.block_size != 0 || options.padding)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": FileOptions::", options.padding ? "padding" : "block_size", " requires FileOptions::direct"));
+  }
   // Nothing is mapped, so nothing is reserved: FileOptions::reserve_bytes does not count.
   HAKO_ASSIGN_OR_RETURN(auto posix, PosixFile::Open(path, options, std::numeric_limits<std::int64_t>::max()));
   PositionalParallelFile file(std::move(posix));

@@ -182,7 +182,10 @@ StatusOr<bool> TableDBM::Contains(std::string_view key) {
   return status.ok();
 }
 
-StatusOr<std::uint64_t> TableDBM::Count() { return core_->CountRows(); }
+StatusOr<std::uint64_t> TableDBM::Count() {
+  if (is_closed_) return absl::FailedPreconditionError("the database is closed");
+  return core_->CountRows();
+}
 
 StatusOr<ColumnId> TableDBM::FindColumn(std::string_view name) const {
   const table::StoredColumn* const column = core_->catalogue.names().Find(name);

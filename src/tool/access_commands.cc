@@ -225,7 +225,7 @@ struct ExpireOptions {
 
 Status ChangeTime(AnyDBM& db, std::string_view key, std::uint64_t ttl, std::uint64_t at) {
   if (db.expiry() == nullptr) return Expiry::NoTimesError();
-  return db.Expire(key, ttl != 0 ? db.expiry()->Now() + ttl : at);
+  return db.SetExpiry(key, ttl != 0 ? db.expiry()->Now() + ttl : at);
 }
 Status ChangeTime(RemoteDatabase& db, std::string_view key, std::uint64_t ttl, std::uint64_t at) { return db.Expire(key, ttl, at); }
 Status RemoveTime(AnyDBM& db, std::string_view key) { return db.expiry() == nullptr ? Expiry::NoTimesError() : db.Persist(key); }

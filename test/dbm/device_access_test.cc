@@ -310,7 +310,7 @@ std::uint64_t NumberIn(const Inspection& inspection, std::string_view name) {
 class TreeAccessTest : public DeviceAccessTest {
  protected:
   static constexpr FileOptions kFile = {.direct = true, .block_size = 1024, .cache_bytes = 0};
-  static constexpr TreeOptions kTree = {.page_size = 4060, .cache_bytes = 2 << 20};
+  const TreeOptions kTree = {.page_size = 4060, .cache_bytes = 2 << 20};
 
   // The number of device reads, and of images of pages and long values, for a look-up of every key.
   struct Reads {

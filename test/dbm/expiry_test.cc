@@ -60,7 +60,7 @@ TEST_P(ExpiryTest, ARecordIsAbsentFromItsTimeOn) {
   EXPECT_THAT(db_->Replace("short", "9"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(db_->Remove("short"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(db_->GetExpiry("short").status(), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(db_->Expire("short", kStart + 99), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(db_->SetExpiry("short", kStart + 99), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(db_->Persist("short"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(db_->CompareExchange("short", Expect::Any(), Action::Set("x")), StatusIs(absl::StatusCode::kAborted));
   EXPECT_THAT(all(), ElementsAre("at=2", "ever=3"));
@@ -96,12 +96,12 @@ TEST_P(ExpiryTest, AnUpdateKeepsOrReplacesTheTime) {
   EXPECT_THAT(db_->Set("key", "d", {.old_value = &old}), IsOk());
   EXPECT_EQ(old, "c");
   EXPECT_THAT(db_->GetExpiry("key"), IsOkAndHolds(0u));
-  EXPECT_THAT(db_->Expire("key", kStart + 60), IsOk());
+  EXPECT_THAT(db_->SetExpiry("key", kStart + 60), IsOk());
   EXPECT_THAT(db_->GetExpiry("key"), IsOkAndHolds(kStart + 60));
   EXPECT_THAT(Get("key"), Optional(std::string("d")));
   EXPECT_THAT(db_->Persist("key"), IsOk());
   EXPECT_THAT(db_->GetExpiry("key"), IsOkAndHolds(0u));
-  EXPECT_THAT(db_->Expire("key", kStart), IsOk());  // has passed
+  EXPECT_THAT(db_->SetExpiry("key", kStart), IsOk());  // has passed
   EXPECT_EQ(Get("key"), std::nullopt);
   EXPECT_THAT(db_->Set("key", "e", {.expire_at = 7}), IsOk());
   EXPECT_EQ(Get("key"), std::nullopt);
@@ -111,7 +111,7 @@ TEST_P(ExpiryTest, AnUpdateKeepsOrReplacesTheTime) {
   EXPECT_THAT(db_->Rekey("moved", "copy", {.copying = true}), IsOk());
   EXPECT_THAT(db_->GetExpiry("copy"), IsOkAndHolds(kStart + 50));
   EXPECT_THAT(db_->Increment("number", 5), IsOkAndHolds(5));
-  EXPECT_THAT(db_->Expire("number", kStart + 70), IsOk());
+  EXPECT_THAT(db_->SetExpiry("number", kStart + 70), IsOk());
   EXPECT_THAT(db_->Increment("number", 5), IsOkAndHolds(10));
   EXPECT_THAT(db_->GetExpiry("number"), IsOkAndHolds(kStart + 70));
   the_time = kStart + 70;
@@ -179,7 +179,7 @@ TEST_P(ExpiryTest, ADatabaseWithoutTheOptionRefusesTimes) {
   db_ = Open("").value();
   EXPECT_THAT(db_->Set("key", "1", {.ttl = 1ms}), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(db_->Set("key", "1", {.keep_expiry = true}), IsOk());
-  EXPECT_THAT(db_->Expire("key", kStart + 1), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(db_->SetExpiry("key", kStart + 1), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(db_->Persist("key"), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(db_->GetExpiry("key"), IsOkAndHolds(0u));
   EXPECT_THAT(db_->RemoveExpired(), IsOkAndHolds(0u));
@@ -206,7 +206,7 @@ TEST_P(ExpiryTest, WrongOptionsAreRefused) {
                                  Options{.ttl = std::chrono::milliseconds(Expiry::kTimeMax)}, Options{.ttl = 1ms, .keep_expiry = true}}) {
     EXPECT_THAT(db_->Set("key", "value", options), StatusIs(absl::StatusCode::kInvalidArgument));
   }
-  EXPECT_THAT(db_->Expire("key", Expiry::kTimeMax + 1), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(db_->SetExpiry("key", Expiry::kTimeMax + 1), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(Keys(), IsEmpty());
   EXPECT_THAT(db_->Set("key", "value", {.expire_at = Expiry::kTimeMax}), IsOk());
   EXPECT_THAT(db_->GetExpiry("key"), IsOkAndHolds(Expiry::kTimeMax));

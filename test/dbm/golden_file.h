@@ -131,7 +131,7 @@ inline constexpr std::uint64_t kGoldenTime = 32'503'680'000'000;
 template <class Db>
 void GiveTimes(Db& db) {
   for (int i = 0; i < 200; i += 5) {
-    const Status status = db.Expire(GoldenKey(i), kGoldenTime + static_cast<std::uint64_t>(i));
+    const Status status = db.SetExpiry(GoldenKey(i), kGoldenTime + static_cast<std::uint64_t>(i));
     ASSERT_TRUE(status.ok() || absl::IsNotFound(status)) << status;
   }
 }

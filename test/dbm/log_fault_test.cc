@@ -50,7 +50,7 @@ class LogFaultTest : public testing::Test {
  protected:
   using File = FaultFile<MemoryFile>;
   using Database = typename Kind::Database;
-  static constexpr auto kOptions = Kind::kOptions;
+  static inline const auto& kOptions = Kind::kOptions;
   static auto WithPower() {
     auto options = kOptions;
     options.durability = Durability::kPower;

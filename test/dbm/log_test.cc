@@ -36,22 +36,22 @@ using testing::HasSubstr;
 struct Tiny {
   using Database = TinyDBM<>;
   static constexpr bool kIsTree = false, kIsInMemory = true;
-  static constexpr TinyOptions kOptions = {};
+  static inline const TinyOptions kOptions = {};
 };
 struct Baby {
   using Database = BabyDBM<>;
   static constexpr bool kIsTree = true, kIsInMemory = true;
-  static constexpr BabyOptions kOptions = {.page_size = 512};
+  static inline const BabyOptions kOptions = {.page_size = 512};
 };
 
 template <class Kind>
 class LogTest : public testing::Test {
  protected:
   using Database = typename Kind::Database;
-  static constexpr auto kOptions = Kind::kOptions;
+  static inline const auto& kOptions = Kind::kOptions;
   static constexpr bool kIsTree = Kind::kIsTree, kIsInMemory = Kind::kIsInMemory;
-  static constexpr bool kReadsItsLog = kIsTree || kIsInMemory;                          // when it is opened read-only
-  static constexpr int kSlowness = kOptions.durability == Durability::kPower ? 10 : 1;  // each update is synced
+  static constexpr bool kReadsItsLog = kIsTree || kIsInMemory;                             // when it is opened read-only
+  static inline const int kSlowness = kOptions.durability == Durability::kPower ? 10 : 1;  // each update is synced
 
   std::string path() const { return directory_.File("db"); }
   static std::string LogOf(const std::string& path) { return path + "-log"; }

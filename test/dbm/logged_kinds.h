@@ -13,7 +13,7 @@ template <class FileT>
 struct LoggedTree {
   using Database = TreeDBM<FileT>;
   static constexpr bool kIsTree = true, kIsInMemory = false;
-  static constexpr TreeOptions kOptions = {.page_size = 512};
+  static inline const TreeOptions kOptions = {.page_size = 512};
   template <class F>
   using On = LoggedTree<F>;
 };
@@ -21,7 +21,7 @@ template <class FileT>
 struct LoggedHash {
   using Database = HashDBM<FileT>;
   static constexpr bool kIsTree = false, kIsInMemory = false;
-  static constexpr HashOptions kOptions = {.durability = MappedFile<FileT> ? Durability::kPower : Durability::kProcess};
+  static inline const HashOptions kOptions = {.durability = MappedFile<FileT> ? Durability::kPower : Durability::kProcess};
   template <class F>
   using On = LoggedHash<F>;
 };

@@ -22,11 +22,11 @@ namespace {
 
 struct Tiny {
   using Database = TinyDBM<>;
-  static constexpr TinyOptions kOptions = {};
+  static inline const TinyOptions kOptions = {};
 };
 struct Baby {
   using Database = BabyDBM<>;
-  static constexpr BabyOptions kOptions = {.page_size = 512};
+  static inline const BabyOptions kOptions = {.page_size = 512};
 };
 
 // Writers have separate keys, and set each to ever higher numbers, one by one and in batches. Snapshots

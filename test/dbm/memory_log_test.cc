@@ -44,11 +44,11 @@ using testing::HasSubstr;
 
 struct Tiny {
   using Database = TinyDBM<>;
-  static constexpr TinyOptions kOptions = {};
+  static inline const TinyOptions kOptions = {};
 };
 struct Baby {
   using Database = BabyDBM<>;
-  static constexpr BabyOptions kOptions = {.page_size = 512};
+  static inline const BabyOptions kOptions = {.page_size = 512};
 };
 
 template <class Kind>

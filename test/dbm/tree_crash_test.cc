@@ -16,10 +16,9 @@ namespace hako {
 namespace {
 
 // Small, so that pages are evicted and loaded, and checkpoints follow each other.
-constexpr TreeOptions kUnlogged = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kNone};
-constexpr TreeOptions kLogged = {
-    .page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kProcess};
-constexpr TreeOptions kDurable = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kPower};
+const TreeOptions kUnlogged = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kNone};
+const TreeOptions kLogged = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kProcess};
+const TreeOptions kDurable = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kPower};
 
 template <class FileT>
 struct TreeSubject {

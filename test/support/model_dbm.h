@@ -209,6 +209,8 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
   Status WaitDurable(std::uint64_t) { return absl::OkStatus(); }
   Status GetHealth() const { return absl::OkStatus(); }
   Status CheckOpen() const { return absl::OkStatus(); }
+  Status CheckReads() const { return absl::OkStatus(); }
+  Status CheckIdle() const { return absl::OkStatus(); }
   Status Verify() { return absl::OkStatus(); }
   Status Close() { return absl::OkStatus(); }
 

@@ -69,7 +69,7 @@ StatusOr<Rows> Checked(TableDBM& table) {
 
 // The columns have the same numbers in each life, so that rows have the same text.
 const TableOptions kColumns = {.columns = {{"n", {}}, {"s", {}}, {"t", {}}, {"u", {}}}};
-constexpr TreeOptions kTree = {.page_size = 512, .cache_bytes = 4 << 20, .type = kTableType};
+const TreeOptions kTree = {.page_size = 512, .cache_bytes = 4 << 20, .type = kTableType};
 
 StatusOr<Rows> Recover(const Image& file, const Image& log) {
   using Database = TreeDBM<MemoryFile>;

@@ -103,6 +103,7 @@ Status PageArray<Space>::FetchSlowly(Writers& writers, std::uint64_t id, SinkRef
     const Outcome outcome = FetchFrom(leaf, place.index, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
   }
+  HAKO_RETURN_IF_ERROR(writers.CheckReads());  // it would wait for a lock of its own visitor
   return FetchLocked(place, sink);
 }
 HAKO_OR_NO_MEMORY

@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 // Reserved addresses.

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void AssertFailed(const char* file, int line, const char* condition) {

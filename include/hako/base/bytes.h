@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 using Bytes = std::span<const std::byte>;

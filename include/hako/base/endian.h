@@ -14,6 +14,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 // bool is excluded, because a byte of a file may be neither 0 nor 1; so is long double, which has

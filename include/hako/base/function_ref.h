@@ -2,13 +2,27 @@
 // owns nothing and allocates nothing. A function that takes one is compiled once, a template over
 // the type of the object once for each type.
 //
-// Unlike absl::FunctionRef it also calls objects that are not const.
+// Unlike absl::FunctionRef it also calls objects that are not const. Unlike either, one that returns
+// nothing refuses objects that return something: a result that nobody looks at, such as false for
+// "stop" or an error, would be lost without a word. OwnedFunction is the same that owns its object.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <type_traits>
+#include <utility>
+
+#include "hako/base/language.h"
 
 namespace hako {
+
+// Whether a call with these arguments returns R or what converts to it; nothing, if R is void.
+template <class F, class R, class... Args>
+inline constexpr bool kReturns = std::is_invocable_r_v<R, F&, Args...>;
+template <class F, class... Args>
+requires std::is_invocable_v<F&, Args...>
+inline constexpr bool kReturns<F, void, Args...> = std::is_void_v<std::invoke_result_t<F&, Args...>>;
 
 template <class Signature>
 class FunctionRef;
@@ -17,7 +31,7 @@ class FunctionRef;
 template <class R, class... Args>
 class FunctionRef<R(Args...)> {
   template <class F>
-  static constexpr bool kAccepts = !std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...>;
+  static constexpr bool kAccepts = !std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && kReturns<F, R, Args...>;
 
  public:
   // Implicit, so that a lambda can be an argument.
@@ -47,6 +61,21 @@ class FunctionRef<R(Args...)> {
 
   void* object_;
   R (*call_)(void*, Passed<Args>...);
+};
+
+// A function object of any type, or none, for options that are used after the call that receives them:
+// a std::function that refuses the objects that FunctionRef refuses.
+template <class Signature>
+class OwnedFunction;
+template <class R, class... Args>
+class OwnedFunction<R(Args...)> : public std::function<R(Args...)> {
+ public:
+  // None.
+  OwnedFunction() = default;
+  OwnedFunction(std::nullptr_t) {}
+  // Implicit, so that a lambda can be an option.
+  template <class F, std::enable_if_t<!std::is_base_of_v<OwnedFunction, std::remove_cvref_t<F>> && kReturns<F, R, Args...>, int> = 0>
+  OwnedFunction(F&& function) : std::function<R(Args...)>(std::forward<F>(function)) {}
 };
 
 }  // namespace hako

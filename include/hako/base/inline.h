@@ -5,6 +5,8 @@
 // A build that is not for speed may define HAKO_INLINE as inline; it compiles in half the time.
 #pragma once
 
+#include "hako/base/language.h"
+
 #ifndef HAKO_INLINE
 #define HAKO_INLINE [[gnu::always_inline]] inline
 #endif

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 // A key and its value, as views of bytes owned elsewhere.

@@ -14,6 +14,8 @@
 #include <span>
 #include <string_view>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 // The concept: see the head of this header.

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 // nullopt if `text` is not such a number or does not fit.

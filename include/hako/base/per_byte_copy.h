@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "hako/base/language.h"
+
 #if defined(__SANITIZE_THREAD__)
 #define HAKO_TSAN 1
 #elif defined(__has_feature)

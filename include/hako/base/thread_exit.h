@@ -10,6 +10,8 @@
 
 #include <pthread.h>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 class ThreadExitCall {

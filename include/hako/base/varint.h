@@ -13,6 +13,8 @@
 #include <limits>
 #include <span>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 inline constexpr std::size_t kVarint32SizeMax = 5;

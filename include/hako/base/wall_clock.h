@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 // Microseconds since 1970.

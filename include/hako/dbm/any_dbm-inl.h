@@ -158,10 +158,12 @@ class AnyDBM::Model : public Interface {
   }
   StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) override {
     if constexpr (OrderedDBM<D>) return db_->CountRange(from, to);
+    HAKO_RETURN_IF_ERROR(CheckIdle());
     return NoOrderError();
   }
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) override {
     if constexpr (OrderedDBM<D>) return db_->RemoveRange(from, to);
+    HAKO_RETURN_IF_ERROR(CheckIdle());
     return NoOrderError();
   }
   std::uint64_t Count() const override { return db_->Count(); }
@@ -181,17 +183,18 @@ class AnyDBM::Model : public Interface {
   }
   Status Rebuild() override {
     if constexpr (requires { db_->Rebuild(); }) return db_->Rebuild();
-    return absl::OkStatus();
+    return CheckIdle();
   }
   Status CopyTo(const std::string& path) override {
     if constexpr (requires { db_->CopyTo(path); }) return db_->CopyTo(path);
     if constexpr (requires { db_->Save(path); }) return db_->Save(path);
+    HAKO_RETURN_IF_ERROR(CheckIdle());
     return absl::UnimplementedError("this kind of database cannot be copied to a path");
   }
   Status Verify() override { return db_->Verify(); }
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) override {
     if constexpr (requires { db_->Scrub(options); }) return db_->Scrub(options);
-    if constexpr (requires { db_->CheckIdle(); }) HAKO_RETURN_IF_ERROR(db_->CheckIdle());
+    HAKO_RETURN_IF_ERROR(CheckIdle());
     ScrubProgress nothing;
     nothing.is_complete = true;
     return nothing;
@@ -206,6 +209,11 @@ class AnyDBM::Model : public Interface {
   Status Close() override { return db_->Close(); }
 
  protected:
+  // Of a call that the kind does not have.
+  Status CheckIdle() {
+    if constexpr (requires { db_->CheckIdle(); }) return db_->CheckIdle();
+    return absl::OkStatus();
+  }
   std::unique_ptr<D> db_;
 };
 
@@ -258,12 +266,12 @@ Status AnyDBM::FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& 
   return inside_->FetchMulti(keys, MultiSinkRef(sink), ArrivedRef(arrived));
 }
 
-template <class V>
+template <EachVisitor V>
 Status AnyDBM::ProcessEach(V&& visitor) {
   return inside_->ProcessEach(EachRef(visitor));
 }
 
-template <class V>
+template <EachVisitor V>
 Status AnyDBM::ProcessEachParallel(unsigned num_threads, V&& visitor) {
   return inside_->ProcessEachParallel(num_threads, EachRef(visitor));
 }

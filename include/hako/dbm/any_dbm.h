@@ -138,10 +138,14 @@ class AnyDBM : public Operations<AnyDBM> {
   // (dbm/operations.h, TinyDBM).
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor);
+  template <class V>
+  requires(!Visitor<V>) Status Process(std::string_view, V&&) { return internal::RefuseVisitor<V>(); }
   template <Sink S>
   Status Fetch(std::string_view key, S&& sink);
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
+  template <class V>
+  requires(!MultiVisitor<V>) Status ProcessMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiVisitor<V>(); }
   Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {});
   // See dbm/engine_operations.h.
@@ -156,10 +160,14 @@ class AnyDBM : public Operations<AnyDBM> {
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived);
   void Prefetch(std::span<const std::string_view> keys) const;
   bool PrefetchReads() const;
-  template <class V>
+  template <EachVisitor V>
   Status ProcessEach(V&& visitor);
   template <class V>
+  requires(!EachVisitor<V>) Status ProcessEach(V&&) { return internal::RefuseEachVisitor<V>(); }
+  template <EachVisitor V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor);
+  template <class V>
+  requires(!EachVisitor<V>) Status ProcessEachParallel(unsigned, V&&) { return internal::RefuseEachVisitor<V>(); }
   // Out of memory: returns an iterator that stays at the end, with ResourceExhausted as its status.
   Iterator MakeIterator();
   // Whether records are ordered by key, and iterators move both ways.

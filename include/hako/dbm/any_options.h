@@ -13,13 +13,13 @@
 // (base/parse_number.h).
 //   dbm          hash (.hkh), tree (.hkt, and .hktb with the option raw), array (.hka), tiny (.hks),
 //                baby, or auto: by the suffix
-//   file         mmap or pos: how the file is accessed (dbm=hash, tree, array)
+//   file         mmap or pos: how the file is accessed (dbm=hash, tree, array; others map it)
 //   mode         read, write (the file must exist), create or truncate
 //   wait         how long to wait for another holder of the file, in seconds
 //   num_records, align_pow, seed           HashOptions, TinyOptions (dbm=hash, tiny)
 //   page_size                              TreeOptions, BabyOptions (dbm=tree, baby)
 //   max_bytes                              BabyOptions (dbm=baby)
-//   capacity_bytes, capacity_records       TinyOptions, BabyOptions (dbm=tiny, baby); refused for other kinds
+//   capacity_bytes, capacity_records       TinyOptions, BabyOptions (dbm=tiny, baby)
 //   width                                  ArrayOptions (dbm=array); keys are record numbers in decimal
 //   cache_bytes, checkpoint_bytes          TreeOptions, ArrayOptions (dbm=tree, array)
 //   raw                                    TreeOptions (dbm=tree): raw alone means raw=true
@@ -30,12 +30,14 @@
 //                 must have been added by the program (dbm/any_tree.h); they are accessed as
 //                 file=pos.
 //   direct, huge_pages, block_cache_bytes  FileOptions (file/file.h); direct alone means
-//                                          direct=true and implies file=pos
+//                                          direct=true and implies file=pos; with file=mmap it is
+//                                          an error
 //   durability   none, process or power; power is an error without a file name
 //   sync_interval  in milliseconds (dbm=hash, tree, array; an error otherwise)
 //   reclaim_bytes  HashOptions (dbm=hash)
 //   reserve_bytes, grow_min, grow_max      FileOptions (file/file.h)
-// Except where noted, an option that the kind does not have is ignored.
+// An option that the kind does not have is an error, except file, block_cache_bytes, huge_pages,
+// reserve_bytes, grow_min and grow_max, which say how a file is accessed, if there is one.
 #pragma once
 
 #include <array>
@@ -95,6 +97,9 @@ struct AnyOptions {
   std::string_view ResolvedKind() const;
   // OK, or InvalidArgument if AnyDBM::Open refuses this kind, or options that it does not have. Looks at no file.
   Status Check() const;
+
+ private:
+  Status CheckKinds() const;
 };
 
 // Returns the options of a TreeDBM among `options`, which must outlive its Open.

@@ -94,7 +94,7 @@ void ArrayCursor<D, Array>::Move(std::uint64_t from, bool upwards) HAKO_TRY {
   valid_ = false;
   upwards_ = upwards;
   beyond_.reset();
-  status_ = database_->CheckOpen();
+  status_ = database_->CheckReads();
   if (!status_.ok() || from > kRecordIdMax) return;
   if (value_.size() != array_->width()) value_.resize(array_->width());
   typename Array::Sought sought;
@@ -107,7 +107,7 @@ HAKO_CATCH_NO_MEMORY(End(NoMemoryError());)
 
 template <class D, class Array>
 void ArrayCursor<D, Array>::JumpLower(std::uint64_t id, bool inclusive) {
-  if (!inclusive && id == 0) return End(database_->CheckOpen());
+  if (!inclusive && id == 0) return End(database_->CheckReads());
   Move(id > kRecordIdMax ? kRecordIdMax : inclusive ? id : id - 1, false);
 }
 
@@ -120,7 +120,7 @@ void ArrayCursor<D, Array>::JumpUpper(std::string_view key, bool inclusive) {
 
 template <class D, class Array>
 void ArrayCursor<D, Array>::JumpLower(std::string_view key, bool inclusive) {
-  if (key.empty()) return End(database_->CheckOpen());
+  if (key.empty()) return End(database_->CheckReads());
   const StatusOr<std::uint64_t> id = CatchNoMemory([&] { return RecordKey::Parse(key); });
   id.ok() ? JumpLower(*id, inclusive) : End(id.status());
 }

@@ -92,7 +92,7 @@ HAKO_OR_NO_MEMORY
 
 template <class D, class Space>
 StatusOr<std::uint64_t> ArrayOperations<D, Space>::IdFrom(std::uint64_t from, bool upwards) {
-  HAKO_RETURN_IF_ERROR(this->CheckOpen());
+  HAKO_RETURN_IF_ERROR(this->CheckReads());
   typename Array::Sought sought;
   HAKO_RETURN_IF_ERROR(array().Seek(from, upwards, &sought, [](std::size_t) -> char* { return nullptr; }));
   if (!sought.id) return AbsentError();
@@ -101,7 +101,7 @@ StatusOr<std::uint64_t> ArrayOperations<D, Space>::IdFrom(std::uint64_t from, bo
 
 template <class D, class Space>
 StatusOr<std::uint64_t> ArrayOperations<D, Space>::CountRange(std::uint64_t from, std::uint64_t to) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(this->CheckOpen());
+  HAKO_RETURN_IF_ERROR(this->CheckReads());
   to = std::min(to, kRecordIdMax + 1);
   if (from >= to) return std::uint64_t{0};
   return array().CountRange(from, to);
@@ -110,7 +110,7 @@ HAKO_OR_NO_MEMORY
 
 template <class D, class Space>
 StatusOr<std::uint64_t> ArrayOperations<D, Space>::RemoveRange(std::uint64_t from, std::uint64_t to) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(this->CheckOpen());
+  HAKO_RETURN_IF_ERROR(this->CheckReads());
   WriterState* const writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
   HAKO_RETURN_IF_ERROR(self().MayRemove());
@@ -123,8 +123,8 @@ StatusOr<std::uint64_t> ArrayOperations<D, Space>::RemoveRange(std::uint64_t fro
 HAKO_OR_NO_MEMORY
 
 template <class D, class Space>
-auto ArrayOperations<D, Space>::RangeOf(std::string_view from, std::optional<std::string_view> to) const -> StatusOr<Range> {
-  Range range{0, kRecordIdMax + 1};
+auto ArrayOperations<D, Space>::RangeOf(std::string_view from, std::optional<std::string_view> to) const -> StatusOr<array::IdRange> {
+  array::IdRange range{0, kRecordIdMax + 1};
   HAKO_ASSIGN_OR_RETURN(range.from, BoundOf(from));
   if (to) {
     HAKO_ASSIGN_OR_RETURN(range.to, BoundOf(*to));
@@ -133,10 +133,10 @@ auto ArrayOperations<D, Space>::RangeOf(std::string_view from, std::optional<std
 }
 
 template <class D, class Space>
-auto ArrayOperations<D, Space>::RangesOf(std::span<const KeyRange> ranges) const -> StatusOr<std::vector<Range>> {
-  std::vector<Range> found;
+auto ArrayOperations<D, Space>::RangesOf(std::span<const KeyRange> ranges) const -> StatusOr<std::vector<array::IdRange>> {
+  std::vector<array::IdRange> found;
   for (const KeyRange& range : ranges) {
-    HAKO_ASSIGN_OR_RETURN(const Range ids, RangeOf(range.from, range.to));
+    HAKO_ASSIGN_OR_RETURN(const array::IdRange ids, RangeOf(range.from, range.to));
     if (ids.from < ids.to) found.push_back(ids);  // not from "" to "0"
   }
   return found;
@@ -207,8 +207,8 @@ auto ArrayOperations<D, Space>::LoggedIdsOf(std::span<const std::string_view> ke
 }
 
 template <class D, class Space>
-auto ArrayOperations<D, Space>::LoggedRangesOf(std::span<const KeyRange> ranges) -> StatusOr<std::vector<Range>> {
-  std::vector<Range> found;
+auto ArrayOperations<D, Space>::LoggedRangesOf(std::span<const KeyRange> ranges) -> StatusOr<std::vector<array::IdRange>> {
+  std::vector<array::IdRange> found;
   for (const KeyRange& range : ranges) {
     const auto from = array::LogKey::Parse(range.from), to = range.to ? array::LogKey::Parse(*range.to) : std::nullopt;
     if (!from || !to || *from >= *to || (!found.empty() && *from < found.back().to))
@@ -245,7 +245,7 @@ template <class D, class Space>
 Status ArrayOperations<D, Space>::RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor,
                                             const MultiExtras& extras) {
   HAKO_ASSIGN_OR_RETURN(const Ids ids, LoggedIdsOf(keys));
-  HAKO_ASSIGN_OR_RETURN(const std::vector<Range> ranges, LoggedRangesOf(extras.removed_ranges));
+  HAKO_ASSIGN_OR_RETURN(const std::vector<array::IdRange> ranges, LoggedRangesOf(extras.removed_ranges));
   return array().template ProcessMulti<Action>(writer, ids, {ranges, ~std::size_t{0}}, visitor, extras);
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -91,6 +92,8 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     }
   }
   HAKO_OR_NO_MEMORY
+  template <class V>
+  requires(!Visitor<V>) Status Process(std::uint64_t, V&&) { return internal::RefuseVisitor<V>(); }
   template <Sink S>
   HAKO_INLINE Status Fetch(std::uint64_t id, S&& sink) {
     if (id > kRecordIdMax) [[unlikely]]
@@ -135,6 +138,8 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   // Shows the value of each record, or nullopt, to visitor(index, value), in order.
   template <MultiReadVisitor V>
   Status GetMulti(std::span<const std::uint64_t> ids, V&& visitor);
+  template <std::invocable<std::size_t, std::optional<std::string_view>> V>
+  requires(!MultiReadVisitor<V>) Status GetMulti(std::span<const std::uint64_t>, V&&) { return internal::RefuseMultiReadVisitor<V>(); }
   // The number of the first or last record. NotFound if there is none.
   StatusOr<std::uint64_t> FirstId() { return IdFrom(0, true); }
   StatusOr<std::uint64_t> LastId() { return IdFrom(kRecordIdMax, false); }
@@ -173,6 +178,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   Status ProcessEach(EachRef visitor);
   // ProcessEach in several threads, which call the visitor concurrently, each for one range of numbers.
   Status ProcessEachParallel(unsigned num_threads, EachRef visitor);
+  using Shared::ProcessEach, Shared::ProcessEachParallel;  // which refuse other visitors
   // A hint that these keys will be used.
   void Prefetch(std::span<const std::string_view> keys) const;
   // Returns a cursor: see dbm/array_cursor.h.
@@ -215,7 +221,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   }
   Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
     HAKO_ASSIGN_OR_RETURN(const Ids ids, IdsOf(keys));
-    HAKO_ASSIGN_OR_RETURN(const std::vector<Range> ranges, RangesOf(extras.removed_ranges));
+    HAKO_ASSIGN_OR_RETURN(const std::vector<array::IdRange> ranges, RangesOf(extras.removed_ranges));
     return array().template ProcessMulti<Action>(writer, ids, {ranges}, visitor, extras);
   }
   // REQUIRES: no writers
@@ -233,7 +239,6 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
 
  private:
   using Ids = absl::InlinedVector<std::uint64_t, 16>;
-  using Range = array::IdRange;
   D& self() { return static_cast<D&>(*this); }
 
   [[gnu::cold, gnu::noinline]] Status RefuseId(std::uint64_t id) const {
@@ -246,9 +251,9 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   }
   // Of a range: the empty key is below all others.
   StatusOr<std::uint64_t> BoundOf(std::string_view key) const { return key.empty() ? StatusOr<std::uint64_t>(0) : IdOf(key); }
-  StatusOr<Range> RangeOf(std::string_view from, std::optional<std::string_view> to) const;
-  StatusOr<std::vector<Range>> RangesOf(std::span<const KeyRange> ranges) const;
-  static StatusOr<std::vector<Range>> LoggedRangesOf(std::span<const KeyRange> ranges);
+  StatusOr<array::IdRange> RangeOf(std::string_view from, std::optional<std::string_view> to) const;
+  StatusOr<std::vector<array::IdRange>> RangesOf(std::span<const KeyRange> ranges) const;
+  static StatusOr<std::vector<array::IdRange>> LoggedRangesOf(std::span<const KeyRange> ranges);
   StatusOr<Ids> IdsOf(std::span<const std::string_view> keys) const;
   static StatusOr<Ids> LoggedIdsOf(std::span<const std::string_view> keys);
   // Process where updates are refused, or followed by AfterUpdate.

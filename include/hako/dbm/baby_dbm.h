@@ -170,6 +170,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
       return absl::InvalidArgumentError(absl::StrCat("BabyOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
     const Capacity capacity{options.capacity_bytes, options.capacity_records};
     HAKO_RETURN_IF_ERROR(capacity.Check("BabyOptions"));
+    HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes, storage::Arena::kSmallUsual, std::uint64_t{0}, capacity));
     auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options.page_size, std::forward<Rest>(rest)...));
     HAKO_RETURN_IF_ERROR(dbm->tree().Create());

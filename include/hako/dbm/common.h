@@ -13,6 +13,23 @@
 
 namespace hako {
 
+// The least HashOptions::log_bytes.
+inline constexpr std::uint64_t kLogBytesMin = 64 << 10;
+
+// Whether the values are allowed of those options that several kinds of database have.
+template <class Options>
+Status CheckSharedOptions(const Options& options) {
+  if (options.log_bytes < kLogBytesMin) return absl::InvalidArgumentError(absl::StrCat("log_bytes must be at least ", kLogBytesMin));
+  if constexpr (requires { options.sync_interval; }) {
+    if (options.sync_interval.count() < 0) return absl::InvalidArgumentError("sync_interval is negative");
+  }
+  if constexpr (requires { options.keep_log; }) {
+    if (options.keep_log && options.durability == Durability::kNone)
+      return absl::InvalidArgumentError("keep_log requires a durability of more than kNone, which has no log");
+  }
+  return absl::OkStatus();
+}
+
 // The file options of a database opened with `options`. Where syncs are frequent it turns huge
 // pages off: a sync would write a whole huge page for every small page changed.
 template <class Options>

@@ -9,6 +9,7 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "hako/base/no_memory.h"
@@ -27,6 +28,9 @@ class CursorOperations {
     if (!self().Valid()) return End();
     return self().database().Process(self().key(), std::forward<V>(visitor));
   }
+
+  template <class V>
+  requires(!Visitor<V>) Status Process(V&&) { return internal::RefuseVisitor<V>(); }
 
   // Replaces the record's value. NotFound if the record was removed.
   Status Set(std::string_view value) {
@@ -57,6 +61,7 @@ class CursorOperations {
   //   for (it.First(); it.Valid() || it.PassDamage(report); it.Next()) ...
   template <class F>
   bool PassDamage(F&& on_damage) {
+    static_assert(std::is_void_v<std::invoke_result_t<F&, Status>>, "the result of on_damage would be ignored: it returns void");
     while (!self().Valid() && absl::IsDataLoss(self().status())) {
       on_damage(Status(self().status()));
       if (!self().SkipDamage()) return false;

@@ -13,7 +13,13 @@
 //
 // Visitors: the visitor of an update runs exactly once, with the record's bucket or leaf locked. It
 // must be short and must not call the DBM: such a call returns FailedPrecondition where it would
-// wait for a lock that the visitor holds, or stop the visitor itself.
+// wait for a lock that the visitor holds, or stop the visitor itself. Nothing is locked while a visitor
+// of GetMulti, ProcessEach or ProcessEachParallel runs: it may call the DBM.
+//
+// Exceptions: hako throws none. One that a visitor or a sink throws leaves the call, after all locks are
+// released; that call has changed nothing. std::bad_alloc becomes ResourceExhausted. One that is thrown
+// in a thread of ProcessEachParallel leaves the call in the caller's thread, once all threads have ended.
+// The function of on_eviction (TinyOptions) must not throw.
 //
 // Long values: a hash table writes a new value of more than 8 KiB after the visitor has run, with
 // the bucket unlocked. Meanwhile other threads read the old value and use all other keys; an update
@@ -22,7 +28,9 @@
 // direct I/O, a Set of such a key may make Sets of other keys wait too.
 //
 // After Close, every call that returns a Status returns FailedPrecondition, except Close itself;
-// other calls return an empty result (0, an iterator that is not Valid). In a forked child of the
+// other calls return an empty result (0, an iterator that is not Valid). An iterator made before shows
+// its copy of the current record until its next move, or moves, within records copied together; then it
+// is not Valid, and status() is FailedPrecondition. In a forked child of the
 // process that opened the database every call fails likewise, Close too; the file is the parent's. (A
 // child that is made by vfork, or by a system call past the C library, must not use the database.)
 #pragma once
@@ -49,6 +57,19 @@
 
 namespace hako {
 
+namespace internal {
+
+// A string that ends with the expression that it is in, so that a view of it must not be kept.
+template <class T>
+concept TemporaryString = !std::is_lvalue_reference_v<T> && std::convertible_to<T, std::string_view> &&
+                          !std::is_trivially_destructible_v<std::remove_reference_t<T>>;
+
+// False, but only once V is known: for assertions that fail for each V.
+template <class V>
+inline constexpr bool kNever = false;
+
+}  // namespace internal
+
 // The visitor's decision about the record that it was shown.
 class [[nodiscard]] Action {
  public:
@@ -58,8 +79,8 @@ class [[nodiscard]] Action {
   static Action Keep() { return Action(Kind::kKeep, {}); }
   // Removes the record, if there is one.
   static Action Remove() { return Action(Kind::kRemove, {}); }
-  // Stores `value`, which must stay valid until Process returns. It must not overlap the view that
-  // the visitor was given. The record never expires.
+  // Stores `value`, which must stay valid until Process returns, so it cannot be a temporary string. It
+  // must not overlap the view that the visitor was given. The record never expires.
   static Action Set(std::string_view value) { return Action(Kind::kSet, value); }
   // The same; the record expires at this time, in milliseconds since 1970, or never (0): see
   // dbm/expiry.h. The call that takes the Action changes nothing and returns InvalidArgument if the time
@@ -69,6 +90,12 @@ class [[nodiscard]] Action {
   }
   // The same; the record expires when the one that it replaces would have, or never.
   static Action SetKeepingExpiry(std::string_view value) { return Action(Kind::kSet, value, Expiry::kKeep); }
+  // Deleted: the string would be destroyed before its value is stored. Keep it in a variable that the
+  // visitor refers to, and pass that.
+  template <internal::TemporaryString T, class... Time>
+  static Action Set(T&& value, Time... expire_at) = delete;
+  template <internal::TemporaryString T>
+  static Action SetKeepingExpiry(T&& value) = delete;
 
   // An Action is itself a visitor that decides the same for every record: the cheapest form of an
   // update.
@@ -87,8 +114,8 @@ class [[nodiscard]] Action {
   std::string_view value_;
 };
 
-// The forms of a visitor, distinguished by their argument and result types. The view is valid only
-// during the call.
+// The forms of a visitor, distinguished by their argument and result types, which must be exactly
+// these: no other function is taken for one. The view is valid only during the call.
 template <class V>  // sees the value (nullopt = absent) and decides
 concept UpdateVisitor = requires(V& v, std::optional<std::string_view> value) {
   { v(value) } -> std::same_as<Action>;
@@ -115,6 +142,66 @@ concept MultiReadVisitor = requires(V& v, std::size_t index, std::optional<std::
 };
 template <class V>
 concept MultiVisitor = MultiUpdateVisitor<V> || MultiReadVisitor<V>;
+
+// The visitor of all records or of several; of the value of one; of the first record, which it may change.
+template <class V>
+concept EachVisitor = requires(V& v, std::string_view key, std::string_view value) {
+  { v(key, value) } -> std::same_as<void>;
+};
+template <class V>
+concept ValueVisitor = requires(V& v, std::string_view value) {
+  { v(value) } -> std::same_as<void>;
+};
+template <class V>
+concept FirstVisitor = EachVisitor<V> || requires(V& v, std::string_view key, std::string_view value) {
+  { v(key, value) } -> std::same_as<Action>;
+};
+
+namespace internal {
+
+// The results of overloads that say why a function is no visitor.
+template <class V>
+Status RefuseVisitor() {
+  static_assert(kNever<V>,
+                "a visitor takes std::optional<std::string_view>, or bool if the value does not matter, and returns exactly hako::Action; "
+                "one that only reads takes std::optional<std::string_view> and returns void");
+  return {};
+}
+template <class V>
+Status RefuseMultiVisitor() {
+  static_assert(kNever<V>,
+                "a visitor of several records takes (std::size_t index, std::optional<std::string_view> value) and returns "
+                "std::optional<hako::Action>, where std::nullopt aborts the call, or void if it only reads");
+  return {};
+}
+template <class V>
+Status RefuseMultiReadVisitor() {
+  static_assert(kNever<V>,
+                "the visitor of GetMulti takes (std::size_t index, std::optional<std::string_view> value) and returns void: a result "
+                "would be ignored");
+  return {};
+}
+template <class V>
+Status RefuseEachVisitor() {
+  static_assert(kNever<V>,
+                "a visitor of all records takes (std::string_view key, std::string_view value) and returns void: a result would be "
+                "ignored. To stop early, use an iterator");
+  return {};
+}
+template <class V>
+Status RefuseValueVisitor() {
+  static_assert(kNever<V>, "the visitor of Get takes std::string_view and returns void: a result would be ignored");
+  return {};
+}
+template <class V>
+Status RefuseFirstVisitor() {
+  static_assert(
+      kNever<V>,
+      "the visitor of ProcessFirst takes (std::string_view key, std::string_view value) and returns exactly hako::Action, or void");
+  return {};
+}
+
+}  // namespace internal
 
 // A sink returns where to copy a value of `size` bytes, or nullptr to skip the copy. One Fetch may
 // call it several times, because a copy that races with a writer is discarded and repeated; the
@@ -174,8 +261,11 @@ class Expect {
   static Expect Absent() { return Expect(Kind::kAbsent, {}); }
   // The record exists, with any value.
   static Expect Any() { return Expect(Kind::kAny, {}); }
-  // The record exists with this value, which must stay valid as long as the Expect.
+  // The record exists with this value, which must stay valid as long as the Expect, so it cannot be a
+  // temporary string.
   static Expect Value(std::string_view value) { return Expect(Kind::kValue, value); }
+  template <internal::TemporaryString T>
+  static Expect Value(T&& value) = delete;
 
   Kind kind() const { return kind_; }                // the condition
   std::string_view value() const { return value_; }  // of kValue; otherwise empty
@@ -234,7 +324,8 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //                         A record that exists throughout is shown exactly once, any other at most
 //                         once. Writers are not stopped, and nothing is locked while the visitor
 //                         runs: it may use the database. ProcessEachParallel(n, visitor) uses n
-//                         threads, which call the visitor concurrently.
+//                         threads, which call the visitor concurrently. To stop early, use an
+//                         iterator.
 //   MakeIterator  Returns a cursor: First(), Jump(key), Next(), Valid(), key(), value(), expire_at(),
 //                 status().
 //                 The order is internal in hash tables, by key in trees. After DataLoss,

@@ -100,6 +100,8 @@ class EngineOperations : public Operations<D> {
   }
   HAKO_OR_NO_MEMORY
 
+  template <class V>
+  requires(!Visitor<V>) Status Process(std::string_view, V&&) { return internal::RefuseVisitor<V>(); }
   // The same, compiled once. Operations that the database derives from Process use these.
   Status Process(std::string_view key, UpdateRef visitor);
   Status Process(std::string_view key, BlindUpdateRef visitor);
@@ -113,16 +115,23 @@ class EngineOperations : public Operations<D> {
     else
       return ProcessMulti(keys, MultiUpdateRef(visitor));
   }
+  template <class V>
+  requires(!MultiVisitor<V>) Status ProcessMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiVisitor<V>(); }
   Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras = {});
   Status ProcessMulti(std::span<const std::string_view> keys, MultiReadRef visitor);
+
+  template <class V>
+  requires(!EachVisitor<V>) Status ProcessEach(V&&) { return internal::RefuseEachVisitor<V>(); }
+  template <class V>
+  requires(!EachVisitor<V>) Status ProcessEachParallel(unsigned, V&&) { return internal::RefuseEachVisitor<V>(); }
 
   // ---- records that expire (dbm/expiry.h) ----
 
   // The times and the clock of the database; nullptr if it keeps none.
   const Expiry* expiry() const { return expiry_.get(); }
-  // Sets when the record of `key` expires, in milliseconds since 1970; 0 = never. A time that has
-  // passed removes it. NotFound if absent, FailedPrecondition if the database keeps no times,
-  // InvalidArgument for a time beyond Expiry::kTimeMax.
+  // Sets when the record of `key` expires, in milliseconds since 1970; 0 = never, as Persist. A time
+  // that has passed removes it; otherwise the value is stored again. NotFound if absent,
+  // FailedPrecondition if the database keeps no times, InvalidArgument for a time beyond Expiry::kTimeMax.
   Status SetExpiry(std::string_view key, std::uint64_t expire_at);
   // Returns when it expires; 0 = never. NotFound if absent. A database that keeps no times returns 0.
   StatusOr<std::uint64_t> GetExpiry(std::string_view key);
@@ -146,9 +155,10 @@ class EngineOperations : public Operations<D> {
     return false;
   }
 
-  // OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckIdle also
-  // fails within a visitor of this database (sync/writer_states.h).
+  // OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckReads and
+  // CheckIdle also fail within a visitor of this database (sync/writer_states.h).
   Status CheckOpen() const { return writers_.CheckOpen(); }
+  Status CheckReads() const { return writers_.CheckReads(); }
   Status CheckIdle() const { return writers_.CheckIdle(); }
   // Whether Close was called.
   bool IsClosed() const { return writers_.IsClosed(); }
@@ -165,9 +175,9 @@ class EngineOperations : public Operations<D> {
   explicit EngineOperations(std::unique_ptr<Space> space, Rest... rest) : space_(std::move(space)), engine_(*space_, rest...) {}
   ~EngineOperations() = default;
 
-  // CheckOpen, and whether all keys have a size that is allowed.
+  // CheckReads, and whether all keys have a size that is allowed.
   Status CheckKeys(std::span<const std::string_view> keys) const {
-    HAKO_RETURN_IF_ERROR(CheckOpen());
+    HAKO_RETURN_IF_ERROR(CheckReads());
     for (const std::string_view key : keys) {
       if (key.size() > D::kKeySizeMax) return RefuseKey(key);
     }
@@ -219,7 +229,7 @@ class EngineOperations : public Operations<D> {
   }
   // At the end of Open: from now on shows `visitor` the records that are evicted, without their times.
   // REQUIRES: no other thread uses the database
-  void ShowEvictions(const std::optional<EachRef>& visitor) {
+  void ShowEvictions(const OwnedFunction<void(std::string_view, std::string_view)>& visitor) {
     if constexpr (requires { space_->limit(); }) {
       if (!HasLimit() || !visitor) return;
       on_eviction_ = visitor;
@@ -293,7 +303,7 @@ class EngineOperations : public Operations<D> {
   HAKO_INLINE bool NeedsChecks() { return !self().AcceptsUpdates() || self().HasAfterUpdate(); }
 
  private:
-  std::optional<EachRef> on_eviction_;
+  OwnedFunction<void(std::string_view, std::string_view)> on_eviction_;
   const sync::ForkCall on_fork_{this, [](void* self) { static_cast<EngineOperations*>(self)->Seal(); }};
   static constexpr std::size_t kSweptTogether = 256;
 
@@ -301,9 +311,9 @@ class EngineOperations : public Operations<D> {
 
   // An expired record was absent already, so it is not shown.
   void ShowEvicted(std::string_view key, std::string_view value) const {
-    if (expiry_ == nullptr) return (*on_eviction_)(key, value);
+    if (expiry_ == nullptr) return on_eviction_(key, value);
     const std::optional<Expiry::Record> record = Expiry::Split(value);
-    if (record && !expiry_->IsPast(record->time)) (*on_eviction_)(key, record->value);
+    if (record && !expiry_->IsPast(record->time)) on_eviction_(key, record->value);
   }
   // Process and ProcessMulti where values have the stored form.
   Status ProcessLive(std::string_view key, ReadRef visitor);

@@ -26,6 +26,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 // Numbers of records by the milliseconds that they have left, and the time of the first that expires.

@@ -2,8 +2,9 @@
 // records at a time, so it holds no lock between moves and stops no writer.
 //
 // A record that exists from First() to the end is visited exactly once, regardless of the table's
-// growth. A record added or removed meanwhile is visited at most once. Each is shown with a value
-// that it had at that moment. One thread; the database must outlive the iterator.
+// growth. A record added or removed meanwhile, also by the iterator's own thread, is visited at most
+// once. Each is shown with the value that it had when its bucket was copied. One thread; the database
+// must outlive the iterator.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +62,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
  private:
   StatusOr<bool> NextBucket() {
-    HAKO_RETURN_IF_ERROR(database_->CheckOpen());
+    HAKO_RETURN_IF_ERROR(database_->CheckReads());
     HAKO_RETURN_IF_ERROR(database_->FlushPending());
     return scan_.Step();
   }
@@ -85,7 +86,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
 template <class D, class Index, class Space>
 void HashCursor<D, Index, Space>::First() HAKO_TRY {
-  if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
+  if (status_ = database_->CheckReads(); !status_.ok()) return Finish(status_);
   scan_.Start();
   record_ = 0;
   FillBucket();
@@ -95,7 +96,7 @@ HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
 template <class D, class Index, class Space>
 void HashCursor<D, Index, Space>::Jump(std::string_view key) HAKO_TRY {
-  if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
+  if (status_ = database_->CheckReads(); !status_.ok()) return Finish(status_);
   scan_.StartAt(space_->KeyHash(key));
   if (StatusOr<bool> more = NextBucket(); !more.ok()) return Finish(more.status());
   record_ = 0;

@@ -111,6 +111,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   // Shows all records in an internal order. An unmapped file is scanned in file order by long reads
   // (hash/file_order_scan.h), unless another such scan is running.
   Status ProcessEach(EachRef visitor);
+  using Base::ProcessEach;  // which refuses other visitors
   // Removes all records. Stops writers meanwhile. Atomic across a process kill: the next Open
   // completes a Clear that had begun. The applied index stays as it is.
   Status Clear();

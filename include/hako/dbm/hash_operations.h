@@ -54,7 +54,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   // Fetches each key, with overlapped reads: calls sink(index, size), then arrived(index, found).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    HAKO_RETURN_IF_ERROR(this->CheckReads());
     if (this->expiry_ != nullptr) return MultiOperations<D>::FetchMulti(keys, sink, arrived);
     HAKO_RETURN_IF_ERROR(FlushPending());
     return index().FetchMulti(writers_, keys, sink, arrived);
@@ -65,6 +65,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   Status ProcessEach(EachRef visitor);
   // ProcessEach in several threads, which call the visitor concurrently.
   Status ProcessEachParallel(unsigned num_threads, EachRef visitor);
+  using Shared::ProcessEach, Shared::ProcessEachParallel;  // which refuse other visitors
 
   // Returns a cursor: see dbm/hash_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), index(), *space_, this->expiry()); }
@@ -170,7 +171,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
 
 template <class D, class Space>
 Status HashOperations<D, Space>::ProcessEach(EachRef visitor) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(this->CheckOpen());
+  HAKO_RETURN_IF_ERROR(this->CheckReads());
   HAKO_RETURN_IF_ERROR(FlushPending());
   return this->ShowLive(visitor, [this](EachRef shown) { return index().ForEach(shown); });
 }
@@ -178,7 +179,7 @@ HAKO_OR_NO_MEMORY
 
 template <class D, class Space>
 Status HashOperations<D, Space>::ProcessEachParallel(unsigned num_threads, EachRef visitor) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(this->CheckOpen());
+  HAKO_RETURN_IF_ERROR(this->CheckReads());
   HAKO_RETURN_IF_ERROR(FlushPending());
   return this->ShowLive(visitor, [&](EachRef shown) { return index().ForEachParallel(num_threads, shown); });
 }

@@ -9,6 +9,7 @@ template <File FileT>
 auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, const HashOptions& options)
     -> StatusOr<std::unique_ptr<HashDBM>> HAKO_TRY {
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
+  HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
   HAKO_ASSIGN_OR_RETURN(auto extents,
                         hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed, Expiry::FirstClock(options)));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));

@@ -123,6 +123,7 @@ class MemoryArrayDBM : public ArrayOperations<MemoryArrayDBM<FileT>, log::Logged
       return absl::InvalidArgumentError(absl::StrCat("MemoryArrayOptions::width must be 1 to ", kRecordWidthMax));
     if (options.max_bytes < kBytesMin || options.max_bytes > Space::kBytesMax)
       return absl::InvalidArgumentError(absl::StrCat("MemoryArrayOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
+    HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
     auto dbm = std::unique_ptr<MemoryArrayDBM>(
         new MemoryArrayDBM(std::move(space), format::ArrayShape::For(options.width), std::forward<Rest>(rest)...));

@@ -87,6 +87,8 @@ class MultiOperations {
         },
         [&](std::size_t index, bool found) { visitor(index, found ? std::optional(value) : std::nullopt); });
   }
+  template <std::invocable<std::size_t, std::optional<std::string_view>> V>
+  requires(!MultiReadVisitor<V>) Status GetMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiReadVisitor<V>(); }
 
   // Copies the value of keys[i] into values[i], reusing its capacity, or resets values[i] if
   // absent.
@@ -124,7 +126,7 @@ class MultiOperations {
 
   // Runs visitor(key, value), which returns an Action or void, on the first record. NotFound if the
   // database is empty.
-  template <class V>
+  template <FirstVisitor V>
   Status ProcessFirst(V&& visitor) HAKO_TRY {
     bool found = false;
     for (auto it = self().MakeIterator(); !found;) {
@@ -145,6 +147,9 @@ class MultiOperations {
     return absl::OkStatus();
   }
   HAKO_OR_NO_MEMORY
+
+  template <class V>
+  requires(!FirstVisitor<V>) Status ProcessFirst(V&&) { return internal::RefuseFirstVisitor<V>(); }
 
   // Removes the first record and copies its key and value, each if wanted. NotFound if the database
   // is empty.

@@ -98,11 +98,6 @@ StatusOr<std::uint64_t> Operations<D>::TimeOf(const SetOptions& options) {
 }
 
 template <class D>
-Status Operations<D>::Expire(std::string_view key, std::uint64_t expire_at) {
-  return self().SetExpiry(key, expire_at);
-}
-
-template <class D>
 Status Operations<D>::Persist(std::string_view key) {
   return self().SetExpiry(key, Expiry::kNever);
 }

@@ -88,7 +88,7 @@ class Operations : public MultiOperations<D> {
 
   // Shows the value without a copy to visitor(std::string_view), with the record's bucket or leaf
   // locked. A tree shows a copy of a value stored out of line.
-  template <std::invocable<std::string_view> V>
+  template <ValueVisitor V>
   Status Get(std::string_view key, V&& visitor) {
     bool found = false;
     HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) -> void {
@@ -97,6 +97,8 @@ class Operations : public MultiOperations<D> {
     }));
     return found ? absl::OkStatus() : AbsentError();
   }
+  template <std::invocable<std::string_view> V>
+  requires(!ValueVisitor<V>) Status Get(std::string_view, V&&) { return internal::RefuseValueVisitor<V>(); }
 
   // Returns a copy of the value, or of `fallback` if the key is absent. Other errors are returned.
   StatusOr<std::string> GetOr(std::string_view key, std::string_view fallback);
@@ -114,12 +116,7 @@ class Operations : public MultiOperations<D> {
   // Durability::kPower an error of the synchronization is returned after the record was stored.
   Status Set(std::string_view key, std::string_view value, const SetOptions& options);
 
-  // Sets when the record expires, in milliseconds since 1970; a time that has passed removes it. Then
-  // the value is stored again. NotFound if absent, FailedPrecondition if the database keeps no times
-  // (dbm/expiry.h), InvalidArgument for a time beyond Expiry::kTimeMax.
-  Status Expire(std::string_view key, std::uint64_t expire_at);
-
-  // The record never expires. Errors as those of Expire.
+  // The record never expires. Errors as those of SetExpiry (dbm/engine_operations.h).
   Status Persist(std::string_view key);
 
   // Overwrites an existing record. NotFound if absent.

@@ -6,9 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
-#include "hako/base/visitor_ref.h"
+#include "hako/base/function_ref.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/expiry.h"
 
@@ -43,8 +44,8 @@ struct HashOptions {
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   // Keep each segment of the log in this directory, which must exist, once the log has no more use for
   // it: with a copy of the database it restores every later state (dbm/restore.h). "" = none. Requires
-  // a log; a mapped HashDBM keeps one then with kProcess, too. The path is read by Open.
-  std::string_view log_archive = {};
+  // a log; a mapped HashDBM keeps one then with kProcess, too.
+  std::string log_archive = {};
   // Interval of hard synchronizations by a background thread, if anything has changed, so that a
   // power cut loses at most the updates since the last one; 0 = only when requested. After a
   // failure the database refuses updates, as after a failed Synchronize.
@@ -87,8 +88,8 @@ struct TinyOptions {
   // Write a snapshot once this many bytes were logged since the last one, at least 64 KiB: it bounds
   // the log and the time that Open takes after a crash. Each snapshot writes all records.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
-  std::string_view log_archive = {};  // see HashOptions
-  bool expiry = false;                // see HashOptions
+  std::string log_archive = {};  // see HashOptions
+  bool expiry = false;           // see HashOptions
   Expiry::Clock clock = nullptr;
   // Memory that the database may take, everything included, at least 1 MiB, and records that it may
   // have, at least 1000; 0 = no limit. Records that were not used lately are evicted instead: see
@@ -101,7 +102,7 @@ struct TinyOptions {
   // that have expired, that are removed otherwise, or that are evicted while the database is opened. It
   // costs an indirect call for each eviction. REQUIRES: the function object exists until the database is
   // closed
-  std::optional<EachRef> on_eviction = {};
+  OwnedFunction<void(std::string_view key, std::string_view value)> on_eviction = {};
 };
 
 // Options of BabyDBM.
@@ -116,13 +117,13 @@ struct BabyOptions {
   // As those of TinyOptions.
   Durability durability = Durability::kProcess;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
-  std::string_view log_archive = {};
+  std::string log_archive = {};
   bool expiry = false;
   Expiry::Clock clock = nullptr;
   // As those of TinyOptions; see dbm/baby_dbm.h.
   std::uint64_t capacity_bytes = 0;
   std::uint64_t capacity_records = 0;
-  std::optional<EachRef> on_eviction = {};
+  OwnedFunction<void(std::string_view key, std::string_view value)> on_eviction = {};
 };
 
 // Options of TreeDBM.
@@ -157,7 +158,7 @@ struct TreeOptions {
   // to load their leaves. While a checkpoint runs, the log may grow to twice the bound. A larger
   // bound makes loads faster whose keys are in random order: each checkpoint writes most pages.
   std::uint64_t log_bytes = std::uint64_t{128} << 20;
-  std::string_view log_archive = {};  // see HashOptions
+  std::string log_archive = {};  // see HashOptions
   // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
   // checkpoint_bytes, Synchronize and Close.
   std::chrono::milliseconds sync_interval{0};
@@ -183,7 +184,7 @@ struct ArrayOptions {
   std::uint64_t checkpoint_bytes = 0;
   Durability durability = Durability::kProcess;
   std::uint64_t log_bytes = std::uint64_t{128} << 20;
-  std::string_view log_archive = {};
+  std::string log_archive = {};
   std::chrono::milliseconds sync_interval{0};
 };
 
@@ -194,7 +195,7 @@ struct MemoryArrayOptions {
   // As those of TinyOptions.
   Durability durability = Durability::kProcess;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
-  std::string_view log_archive = {};
+  std::string log_archive = {};
 };
 
 }  // namespace hako

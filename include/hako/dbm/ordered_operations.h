@@ -165,6 +165,7 @@ class OrderedOperations {
   // Returns the number of records in [from, to). Under concurrent updates it is not the number at
   // one moment.
   StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
+    HAKO_RETURN_IF_ERROR(self().CheckReads());
     if (to && Compare::Compare(from, *to) >= 0) return std::uint64_t{0};
     return self().CountKeys(from, to);
   }
@@ -172,6 +173,7 @@ class OrderedOperations {
   // Removes the records of [from, to) and returns their number. Not atomic: other threads, and a
   // crash, may see a part of it. Where records expire it is the number of live ones at the beginning.
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
+    HAKO_RETURN_IF_ERROR(self().CheckIdle());
     if (to && Compare::Compare(from, *to) >= 0) return std::uint64_t{0};
     return self().RemoveKeys(from, to);
   }

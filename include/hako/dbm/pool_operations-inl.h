@@ -8,6 +8,7 @@ namespace hako {
 template <class D, File FileT, PageCodec Codec, class Options>
 StatusOr<tree::PoolLimits> PoolOperations<D, FileT, Codec, Options>::LimitsOf(const Options& options) {
   if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("cache_bytes must be at least 1 MiB");
+  HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
   tree::PoolLimits limits{};
   limits.memory_bytes = options.cache_bytes;
   limits.dirty_bytes = options.cache_bytes / 2;

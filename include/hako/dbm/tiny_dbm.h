@@ -203,6 +203,7 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
     if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
     const Capacity capacity{options.capacity_bytes, options.capacity_records};
     HAKO_RETURN_IF_ERROR(capacity.Check("TinyOptions"));
+    HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.align_pow, options.seed != 0 ? options.seed : RandomSeed(), capacity));
     auto dbm = std::unique_ptr<TinyDBM>(new TinyDBM(std::move(space), std::forward<Rest>(rest)...));
     if (capacity.IsLimited()) {

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 #include "hako/text/record_text.h"
@@ -63,7 +64,7 @@ struct TransferOptions {
   DumpOptions dump = {};                          // Export
   // Export: if given, damage does not end the transfer. It is called with each damage, which is
   // left out.
-  std::function<void(const Status&)> on_damage = {};
+  OwnedFunction<void(const Status&)> on_damage = {};
   // Called after every 256 records. An error, such as Cancelled, ends the transfer and is its
   // result.
   std::function<Status(const TransferProgress&)> progress = {};

@@ -6,13 +6,13 @@
 //   - A record that exists from the first move to the last is visited exactly once, in order.
 //   - A record that another thread adds or removes meanwhile, in the direction of the iterator, may
 //     be visited or not.
-//   - Changes by the iterator's own thread before a move are visible to it: an added record is
-//     visited, a removed one is not, and a new value is shown. The exception is a leaf that another
-//     thread is changing at that moment, or that was evicted: then the move continues in the copy,
-//     as for other threads' changes.
+//   - Changes by the iterator's own thread before a move are visible to it, by whichever call and
+//     whatever has become of the leaf: an added record is visited, a removed one is not, and a new
+//     value is shown.
 //   - key() and value() stay unchanged until the next move, even after Set and Remove.
 // To this end each move checks whether the leaf has changed since it was copied, and if so copies
-// it again. One thread; the database must outlive the iterator. It may be moved: key() and value()
+// it again. A leaf that another thread has locked at that moment, or that was evicted, has not changed
+// by that. One thread; the database must outlive the iterator. It may be moved: key() and value()
 // lie on the heap.
 #pragma once
 
@@ -101,7 +101,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   [[gnu::noinline]] bool Load(tree::Seek seek, std::string_view key, bool goes_on = false, bool in_place = false) {
     if (!goes_on) status_ = absl::OkStatus();
     if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
-    if (Status open = database_->CheckOpen(); !open.ok()) [[unlikely]] {
+    if (Status open = database_->CheckReads(); !open.ok()) [[unlikely]] {
       status_ = std::move(open);
       return false;
     }
@@ -256,13 +256,12 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
       key_bytes_.resize(2 * size + 64);
     return key_bytes_.data();
   }
-  void End() {
-    valid_ = false;
-    at_ = 0;
-  }
+  // At the end of the tree, as the copy has it: the database may have been closed since.
+  void End() { EndFor(database_->CheckReads()); }
   [[gnu::cold]] void EndFor(Status status) {
     status_ = std::move(status);
-    End();
+    valid_ = false;
+    at_ = 0;
   }
   // Records that the leaf sought could not be read, or, without a seek, the long value of slot at_.
   [[gnu::cold]] void Fail(std::optional<tree::Seek> seek, bool downwards) {

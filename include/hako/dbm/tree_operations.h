@@ -78,6 +78,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   // ProcessEach in several threads, which call the visitor concurrently, each for one part of the
   // key range.
   Status ProcessEachParallel(unsigned num_threads, EachRef visitor);
+  using Shared::ProcessEach, Shared::ProcessEachParallel;  // which refuse other visitors
 
   // Returns a cursor: see dbm/tree_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), tree(), this->expiry()); }
@@ -92,7 +93,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
 
   // The work of CountRange and RemoveRange (dbm/ordered_operations.h), which check the bounds.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    HAKO_RETURN_IF_ERROR(this->CheckReads());
     if (this->expiry_ != nullptr) return CountLive(from, to);
     return tree().CountRange({from, to});
   }
@@ -100,7 +101,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   // See CountKeys. Pages of records are removed without a look at the values, so those that have not
   // expired are counted before.
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    HAKO_RETURN_IF_ERROR(this->CheckReads());
     WriterState* writer = writers_.Mine();
     if (writer == nullptr) return writers_.Refusal();
     D& self = static_cast<D&>(*this);
@@ -186,7 +187,7 @@ HAKO_OR_NO_MEMORY
 // last.
 template <class D, class Space, Comparator Compare>
 Status TreeOperations<D, Space, Compare>::ProcessEachParallel(unsigned num_threads, EachRef visitor) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(this->CheckOpen());
+  HAKO_RETURN_IF_ERROR(this->CheckReads());
   const std::vector<std::string> bounds = tree().Parts(std::max(num_threads, 1u));
   return sync::RunParts(bounds.size() + 1, [&](std::size_t part) -> Status {
     auto it = MakeIterator();

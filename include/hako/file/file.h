@@ -162,16 +162,17 @@ struct FileOptions {
   bool huge_pages = true;
   // Positional files: transfers bypass the kernel's page cache (O_DIRECT) and go through a separate
   // block cache. For data far larger than memory. InvalidArgument if the file system has no direct
-  // I/O.
+  // I/O, or for a mapped file.
   bool direct = false;
   // Direct I/O: bytes of a block, a power of two; 0 = the device's preference, at least 4096.
+  // Another value without direct I/O is InvalidArgument, and so is `padding`.
   std::uint64_t block_size = 0;
   // Direct I/O: bytes of the block cache; 0 = none, except for 1 MiB of buffers for transfers.
   std::uint64_t cache_bytes = std::uint64_t{64} << 20;
   // Direct I/O: Close pads the file with zeros to whole blocks.
   bool padding = false;
   // Positional files: each write to the device is durable when it returns (O_DSYNC). With a block
-  // cache this applies once the cache writes the block.
+  // cache this applies once the cache writes the block. InvalidArgument for a mapped file.
   bool sync = false;
 };
 

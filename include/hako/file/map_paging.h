@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 class MapPaging {

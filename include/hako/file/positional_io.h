@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 int ReadFully(int fd, std::uint64_t offset, std::span<std::byte> out);

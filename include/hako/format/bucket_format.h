@@ -23,6 +23,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hako/base/language.h"
+
 namespace hako::format {
 
 inline constexpr unsigned kLineEntries = 10;

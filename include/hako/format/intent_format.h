@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "hako/base/language.h"
+
 namespace hako::format {
 
 // One change: the bucket of the key's hash names `fresh` instead of `handle`. A handle of 0 stands

@@ -31,6 +31,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "hako/base/language.h"
+
 namespace hako::format {
 
 enum class BlockState : std::uint8_t { kUnwritten, kUnborn, kLive, kRetired, kYoungRetired, kFree };

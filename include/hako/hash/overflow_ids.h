@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "hako/base/language.h"
+
 namespace hako::hash {
 
 class OverflowIds {

@@ -12,6 +12,8 @@
 #include <span>
 #include <string_view>
 
+#include "hako/base/language.h"
+
 namespace hako::hash {
 
 class PendingList {

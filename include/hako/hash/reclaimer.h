@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <thread>
 
+#include "hako/base/language.h"
+
 namespace hako::hash {
 
 class Reclaimer {

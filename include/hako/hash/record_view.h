@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "hako/base/language.h"
+
 namespace hako::hash {
 
 struct RecordView {

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "hako/base/language.h"
+
 namespace hako::hash {
 
 class SizeGuess {

@@ -15,6 +15,8 @@
 #include <atomic>
 #include <chrono>
 
+#include "hako/base/language.h"
+
 namespace hako::log {
 
 class CommitGroup {

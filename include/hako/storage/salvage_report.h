@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 // The result of a salvage: the contents of the new database, and the losses.

@@ -9,6 +9,8 @@
 
 #include <mutex>
 
+#include "hako/base/language.h"
+
 namespace hako::sync {
 
 class ForkCall {

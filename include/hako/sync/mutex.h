@@ -16,6 +16,7 @@
 #include <shared_mutex>
 
 #include "absl/base/thread_annotations.h"
+#include "hako/base/language.h"
 
 namespace hako::sync {
 

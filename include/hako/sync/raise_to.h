@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "hako/base/language.h"
+
 namespace hako::sync {
 
 // Makes `number` at least `value`, and returns it. Thread-safe.

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <exception>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -17,15 +18,21 @@ namespace hako::sync {
 
 // Runs Status body(part) for each part of [0, parts), in one thread per part, including the calling
 // one. If the system has fewer threads, these run the remaining parts too. Returns the first error;
-// the other parts are run regardless.
+// the other parts are run regardless. If a body throws, no further part begins, and the first exception
+// leaves the call once all threads have ended.
 template <class F>
 Status RunParts(std::size_t parts, F&& body) {
   StickyStatus failure;
   std::atomic<std::size_t> next{0};
+  std::exception_ptr thrown;  // by the thread that has set has_thrown
+  [[maybe_unused]] std::atomic<bool> has_thrown{false};
   const auto work = [&] {
-    for (std::size_t part; (part = next.fetch_add(1, std::memory_order_relaxed)) < parts;) {
-      if (const Status status = CatchNoMemory([&] { return body(part); }); !status.ok()) failure.Set(status);
+    HAKO_TRY {
+      for (std::size_t part; (part = next.fetch_add(1, std::memory_order_relaxed)) < parts;) {
+        if (const Status status = CatchNoMemory([&] { return body(part); }); !status.ok()) failure.Set(status);
+      }
     }
+    HAKO_CATCH(..., next = parts; if (!has_thrown.exchange(true)) thrown = std::current_exception();)
   };
   {
     std::vector<std::jthread> threads;
@@ -40,6 +47,7 @@ Status RunParts(std::size_t parts, F&& body) {
     HAKO_CATCH_NO_MEMORY()
     work();
   }
+  if (thrown != nullptr) std::rethrow_exception(thrown);
   return failure.Get();
 }
 

@@ -94,6 +94,12 @@ class PerThread {
     return slot != nullptr ? slot : Make(index);
   }
 
+  // Returns the calling thread's T if it has one.
+  const T* Existing() const {
+    const unsigned index = internal::thread_index;
+    return index != internal::kNoIndex ? (*found_)[index].load(std::memory_order_relaxed) : nullptr;
+  }
+
   // From now on Mine returns nullptr to all threads.
   // REQUIRES: no other thread uses this object
   void Seal() { found_ = &none_; }

@@ -33,9 +33,7 @@ class WriterStates {
   }
   [[gnu::cold]] Status Refusal() {
     HAKO_RETURN_IF_ERROR(CheckOpen());
-    const State* const slot = states_.Mine();  // may get the memory now that Mine lacked
-    if (slot != nullptr && slot->busy.load(std::memory_order_relaxed))
-      return absl::FailedPreconditionError("a visitor must not call its own database");
+    if (states_.Mine() != nullptr && IsInVisitor()) return VisitorError();  // may get the memory now that Mine lacked
     return absl::ResourceExhaustedError(absl::StrCat("out of memory for the state of a thread, or more than ", kMaxThreads, " threads"));
   }
   template <class F>
@@ -55,6 +53,13 @@ class WriterStates {
   // CheckOpen, and an error if the calling thread runs a visitor: for calls that wait for locks or
   // stop the writers.
   Status CheckIdle() { return Mine() != nullptr ? CheckOpen() : Refusal(); }
+  // The same for calls that only read, which need no state.
+  Status CheckReads() const {
+    HAKO_RETURN_IF_ERROR(CheckOpen());
+    if (IsInVisitor()) [[unlikely]]
+      return VisitorError();
+    return absl::OkStatus();
+  }
   bool IsClosed() const { return states_.IsSealed(); }
   // Whether a fork copied the database into this process, without its threads and locks.
   bool IsInherited() const { return process_ != ProcessNumber(); }
@@ -62,6 +67,12 @@ class WriterStates {
   void Close() { states_.Seal(); }
 
  private:
+  bool IsInVisitor() const {
+    const State* const slot = states_.Existing();
+    return slot != nullptr && slot->busy.load(std::memory_order_relaxed);
+  }
+  [[gnu::cold]] static Status VisitorError() { return absl::FailedPreconditionError("a visitor must not call its own database"); }
+
   PerThread<State> states_;
   const std::uint64_t process_ = ProcessNumber();
 };

@@ -45,6 +45,7 @@
 #include <string_view>
 
 #include "absl/base/attributes.h"
+#include "hako/base/language.h"
 
 namespace hako {
 

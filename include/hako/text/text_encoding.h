@@ -15,6 +15,8 @@
 #include <string_view>
 #include <utility>
 
+#include "hako/base/language.h"
+
 namespace hako::text {
 
 inline constexpr std::string_view kHexDigits = "0123456789abcdef";

@@ -129,6 +129,7 @@ class BufferPool {
     DirtyPages::StoreMark(lines_[id], 0);
     {
       sync::MutexLock lock(states_.mutex);
+      sync::VersionLock(lines_[id].version).Advance();  // the line may stay locked: copies of the page are old
       states_.Set(id, PageStates::kFree);
     }
     ForgetId(id);
@@ -137,6 +138,7 @@ class BufferPool {
     {
       sync::MutexLock lock(states_.mutex);
       if (states_.Of(id) != PageStates::kEvicted || (has_long_values() && !unseen)) return false;
+      sync::VersionLock(lines_[id].version).Advance();
       states_.Set(id, PageStates::kFree);
     }
     ForgetId(id);

@@ -11,6 +11,8 @@
 #include <map>
 #include <vector>
 
+#include "hako/base/language.h"
+
 namespace hako::tree {
 
 class FreeSpaceMap {

@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "hako/base/language.h"
+
 namespace hako::tree {
 
 class IdPool {

@@ -39,13 +39,13 @@ class LeafCopy {
   }
   format::PageLine& line() { return *line_; }
 
-  // The leaf's line, and its version at that moment. A leaf that is locked or evicted counts as
-  // unchanged; one in place as changed.
+  // The leaf's line, and its version at that moment. A leaf that was only locked or evicted since then
+  // counts as unchanged; one in place, and one that was freed, as changed.
   void NoteSource(std::uint32_t* version_word, std::uint32_t version) {
     leaf_ = version_word;
     leaf_version_ = version;
     source_ = is_in_place ? &changed_ : leaf_;
-    version_ = is_in_place ? changed_ + 1 : version;
+    version_ = is_in_place ? changed_ + sync::VersionLock::kStep : version;
   }
   bool IsCurrent() const { return sync::VersionLock(*leaf_).IsCurrent(leaf_version_); }
   // Copies a leaf that was in place. False if it is not current.
@@ -59,8 +59,7 @@ class LeafCopy {
     return !is_in_place;
   }
   HAKO_INLINE bool HasChanged() const {
-    const std::uint32_t now = sync::VersionLock(*source_).ReadVersion();
-    return now != version_ && (now & sync::VersionLock::kLocked) == 0;
+    return ((sync::VersionLock(*source_).ReadVersion() ^ version_) & ~sync::VersionLock::kLocked) != 0;
   }
 
   // Set before a leaf is read: whether its bytes are to stay in place.

@@ -1,0 +1,20 @@
+# A project that has abseil as targets of its own, from its source, takes hako in by add_subdirectory: hako uses these targets and looks
+# for no package. Configured only, as nothing is compiled otherwise than in ConsumerAddSubdirectory.
+cmake_minimum_required(VERSION 3.25)
+set(work ${BINARY_DIR}/parent_targets)
+file(REMOVE_RECURSE ${work})
+file(WRITE ${work}/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)
+project(parent LANGUAGES CXX)
+foreach(part status statusor strings)
+  add_library(absl_\${part} INTERFACE)
+  add_library(absl::\${part} ALIAS absl_\${part})
+endforeach()
+set(CMAKE_DISABLE_FIND_PACKAGE_absl ON)
+add_subdirectory(${SOURCE_DIR} hako)
+get_target_property(libraries hako LINK_LIBRARIES)
+message(STATUS \"linked: \${libraries}\")\n")
+execute_process(COMMAND ${CMAKE_COMMAND} -G ${GENERATOR} -S ${work} -B ${work}/build -D CMAKE_CXX_COMPILER=${CXX}
+  OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
+if(NOT result EQUAL 0 OR NOT output MATCHES "linked: [^\n]*absl::status")
+  message(FATAL_ERROR "configuring hako within a project that has abseil: ${result}\n${output}")
+endif()

@@ -1,0 +1,60 @@
+# Programs that are mistaken do not compile, and the error says why: those of test/consumer/refused.cc, each beside the same program put
+# right. A program of an older standard of C++ gets one error from each public header.
+cmake_minimum_required(VERSION 3.25)
+set(work ${BINARY_DIR}/refused)
+file(REMOVE_RECURSE ${work})
+file(MAKE_DIRECTORY ${work})
+set(source ${SOURCE_DIR}/test/consumer/refused.cc)
+
+# The headers are compiled once for all programs.
+file(WRITE ${work}/all.h "#include \"hako/hako.h\"\n")
+set(flags -std=c++20 -I${SOURCE_DIR}/include -Wno-pragma-once-outside-header -Werror=unused-result)
+execute_process(COMMAND ${CXX} ${flags} -x c++-header ${work}/all.h -o ${work}/all.h.gch ERROR_VARIABLE output RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "hako/hako.h does not compile:\n${output}")
+endif()
+
+function(compile)
+  execute_process(COMMAND ${CXX} ${flags} -include ${work}/all.h -fsyntax-only ${ARGN} ${source}
+    OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
+  set(output "${output}" PARENT_SCOPE)
+  set(result ${result} PARENT_SCOPE)
+endfunction()
+
+compile()
+if(NOT result EQUAL 0)
+  message(SEND_ERROR "refused.cc without a mistake does not compile:\n${output}")
+endif()
+file(STRINGS ${source} cases REGEX "^#ifdef [A-Z_]+  // refused: ")
+list(LENGTH cases num_cases)
+if(num_cases LESS 20)
+  message(SEND_ERROR "refused.cc: only ${num_cases} cases were found")
+endif()
+foreach(case IN LISTS cases)
+  string(REGEX MATCH "^#ifdef ([A-Z_]+)  // refused: (.*)$" matched "${case}")
+  set(name ${CMAKE_MATCH_1})
+  set(expected "${CMAKE_MATCH_2}")
+  compile(-D${name})
+  string(FIND "${output}" "${expected}" found)
+  string(REGEX MATCHALL " error: " errors "${output}")
+  list(LENGTH errors num_errors)
+  if(result EQUAL 0)
+    message(SEND_ERROR "${name} compiles")
+  elseif(found EQUAL -1 OR num_errors GREATER 3)
+    message(SEND_ERROR "${name}: expected '${expected}', got ${num_errors} errors:\n${output}")
+  endif()
+endforeach()
+
+# C++17.
+file(GLOB_RECURSE headers RELATIVE ${SOURCE_DIR}/include ${SOURCE_DIR}/include/hako/*.h)
+list(FILTER headers EXCLUDE REGEX "-inl\\.h$|hako/version\\.h$") # of other headers; of any standard
+foreach(header IN LISTS headers)
+  file(WRITE ${work}/old.cc "#include \"${header}\"\n")
+  execute_process(COMMAND ${CXX} -std=c++17 -fsyntax-only -I${SOURCE_DIR}/include ${work}/old.cc OUTPUT_VARIABLE output ERROR_VARIABLE output
+    RESULT_VARIABLE result)
+  string(REGEX MATCHALL "error: [^\n]*" errors "${output}")
+  list(LENGTH errors num_errors)
+  if(result EQUAL 0 OR NOT num_errors EQUAL 1 OR NOT errors MATCHES "hako requires C\\+\\+20")
+    message(SEND_ERROR "${header} as C++17: expected one error, got:\n${output}")
+  endif()
+endforeach()
