@@ -25,6 +25,12 @@ inline int Kills(int usual) {
   return given != nullptr ? std::max(usual, std::atoi(given)) : usual;
 }
 
+// How many copies of a database a test makes beside writers: HAKO_COPIES, or `usual`.
+inline int Copies(int usual) {
+  const char* given = std::getenv("HAKO_COPIES");
+  return given != nullptr ? std::atoi(given) : usual;
+}
+
 // Whether a test that is to kill `wanted` processes goes on: where something is still lacking, as on
 // a slow or busy machine, it kills more, but not for ever.
 inline bool KillsMore(int killed, int wanted, bool is_lacking) { return killed < wanted || (is_lacking && killed < 20 * wanted); }

@@ -122,6 +122,15 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
     return ProcessEach(visitor);
   }
 
+  Status ProcessState(StateRef visitor, const OnDamage& = {}) {
+    const Records state = [&] {
+      std::lock_guard lock(mutex_);
+      return *records_;
+    }();
+    for (const auto& [key, value] : state) HAKO_RETURN_IF_ERROR(visitor(key, value, Expiry::kNever));
+    return absl::OkStatus();
+  }
+
   class Iterator : public CursorOperations<Iterator> {
    public:
     explicit Iterator(ModelDBM* db) : db_(db) {}

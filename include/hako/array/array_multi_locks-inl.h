@@ -40,7 +40,10 @@ class PageArray<Space>::LockedLeaves {
       bool is_large = false;
       const bool locked = LockAll(&missing);
       if constexpr (!Space::kResident) is_large = locked && !held_ && array_.space_.IsLarge(leaves_.size());
-      if (locked && !is_large) return absl::OkStatus();
+      if (locked && !is_large) {
+        for (const Leaf& leaf : leaves_) array_.CaptureIfAsked(leaf.number, leaf.line);
+        return absl::OkStatus();
+      }
       UnlockAll(false);
       if constexpr (!Space::kResident) {
         if (missing) HAKO_RETURN_IF_ERROR(array_.LoadIfEvicted(*missing));

@@ -56,7 +56,7 @@ HAKO_INLINE auto PageArray<Space>::TryLockLeaf(const Place& place) -> Line* {
   }
   if (!Lock(reached.line->version).LockIf(reached.version)) [[unlikely]]
     return nullptr;
-  if (!space_.gate().IsClosed()) [[likely]]
+  if (!space_.gate().IsBusy()) [[likely]]
     return reached.line;
   Unlock(reached.line, false);
   return nullptr;
@@ -84,8 +84,22 @@ auto PageArray<Space>::LockLeafSlowly(WriterState& writer, std::uint64_t leaf) -
       }
     }
     if (way != Way::kLeaf || !Lock(reached.line->version).LockIf(reached.version)) continue;
-    if (!space_.gate().IsClosed()) return NoteLeaves(leaf), reached.line;
+    if (!space_.gate().IsClosed()) return NoteLeaves(leaf), CaptureIfAsked(leaf, reached.line), reached.line;
     Unlock(reached.line, false);
+  }
+}
+
+template <class Space>
+void PageArray<Space>::CaptureLeaf(std::uint64_t leaf, const Line* line) {
+  for (Capture* const capture : captures_) {
+    capture->Capture(FirstIdOf(leaf), FirstIdOf(leaf) + shape_.per_leaf, [&](auto&& visit) -> Status {
+      if (line == nullptr) return absl::OkStatus();
+      char* const page = PageOf(*line);
+      const PresenceBits bits = BitsOf(*line, page);
+      for (unsigned i = bits.FirstFrom(0); i < shape_.per_leaf; i = bits.FirstFrom(i + 1))
+        visit(FirstIdOf(leaf) + i, std::string_view(RecordOf(page, i), shape_.width));
+      return absl::OkStatus();
+    });
   }
 }
 
@@ -209,6 +223,7 @@ auto PageArray<Space>::ProcessAbsent(WriterState& writer, std::uint64_t id, Visi
   }();
   if (action.kind() != ActionT::Kind::kSet) return absl::OkStatus();
   if (action.value().size() > shape_.width) return TooLong(action.value().size());
+  CaptureIfAsked(place.leaf, nullptr);
   guard.line = MakeLeaf(place.leaf);
   if (guard.line == nullptr) return NoMemory();
   guard.changed = true;

@@ -47,10 +47,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "hako/array/presence_bits.h"
@@ -66,6 +68,7 @@
 #include "hako/storage/arena.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/mutex.h"
+#include "hako/sync/range_capture.h"
 #include "hako/sync/record_count.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
@@ -172,7 +175,18 @@ class PageArray {
   StatusOr<std::uint64_t> CountRange(std::uint64_t from, std::uint64_t to);
   // Removes the records in [from, to), leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, std::uint64_t from, std::uint64_t to);
-  // Removes all records. REQUIRES: no writers
+  // Between these two calls writers show `capture` each leaf before they change it: see
+  // sync/range_capture.h. REQUIRES: no writers, for either
+  using Capture = sync::RangeCapture<std::uint64_t, std::uint64_t, std::less<>>;
+  void BeginCapture(Capture* capture) {
+    captures_.push_back(capture);
+    space_.gate().SetCapturing(true);
+  }
+  void EndCapture(Capture* capture) {
+    std::erase(captures_, capture);
+    space_.gate().SetCapturing(!captures_.empty());
+  }
+  // Removes all records. Captures fail. REQUIRES: no writers
   Status RemoveAll();
 
   // The id behind the last record. nullopt if it is not known: then FindEnd finds it.
@@ -277,6 +291,13 @@ class PageArray {
   // ---- array/array_write-inl.h ----
   HAKO_INLINE Line* TryLockLeaf(const Place& place);
   [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::uint64_t leaf);
+  // REQUIRES: the writer has locked the leaf, and not yet changed it, or is about to make it: then `line` is
+  // nullptr, and structure_mutex_ is held
+  void CaptureIfAsked(std::uint64_t leaf, const Line* line) {
+    if (space_.gate().IsCapturing()) [[unlikely]]
+      CaptureLeaf(leaf, line);
+  }
+  [[gnu::cold, gnu::noinline]] void CaptureLeaf(std::uint64_t leaf, const Line* line);
   template <class ActionT, class V>
   HAKO_INLINE Status ProcessIn(Guard& guard, WriterState& writer, std::uint64_t id, const Place& place, V&& visit);
   template <class ActionT, class VisitorT>
@@ -342,7 +363,8 @@ class PageArray {
   alignas(64) sync::RecordCount count_;
   std::atomic<std::uint64_t> end_{0};  // twice the id behind the last record, and kInexact
   sync::Mutex structure_mutex_;
-  sync::Mutex applied_mutex_;  // one update at a time sets applied_index_, with its leaves locked
+  std::vector<Capture*> captures_;  // changed without writers
+  sync::Mutex applied_mutex_;       // one update at a time sets applied_index_, with its leaves locked
   std::atomic<std::uint64_t> applied_index_{0};
 };
 

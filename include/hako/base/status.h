@@ -61,6 +61,11 @@ inline Status DataLossError(std::string_view what, std::uint64_t offset) {
 // Why a database refuses updates; see NoMoreWritesError (base/no_memory.h) too.
 [[gnu::cold]] inline Status ReadOnlyError() { return absl::FailedPreconditionError("the database was opened read-only"); }
 
+// Of a scan that shows the records of one moment: those it has not yet shown are gone.
+[[gnu::cold]] inline Status ClearedError() {
+  return absl::AbortedError("all records were removed while they were copied; start the copy again");
+}
+
 // The code of a failed system call. All errors but these are Unknown: a code has one meaning (above),
 // and callers act on it. ENXIO of a failing disk is no absent key, ENOLCK or EAGAIN no other process,
 // ECANCELED no query that was stopped, EOPNOTSUPP no format of another version, ENODATA of a damaged

@@ -100,6 +100,7 @@ struct AnyDBM::Interface {
   virtual bool PrefetchReads() const = 0;
   virtual Status ProcessEach(EachRef visitor) = 0;
   virtual Status ProcessEachParallel(unsigned num_threads, EachRef visitor) = 0;
+  virtual Status ProcessState(StateRef visitor, const OnDamage& on_damage) = 0;
   virtual std::unique_ptr<CursorInterface> MakeCursor() = 0;
   virtual bool IsOrdered() const = 0;
   virtual Order KeyOrder() const = 0;  // null if unordered
@@ -150,6 +151,7 @@ class AnyDBM::Model : public Interface {
   bool PrefetchReads() const override { return db_->PrefetchReads(); }
   Status ProcessEach(EachRef visitor) override { return db_->ProcessEach(visitor); }
   Status ProcessEachParallel(unsigned num_threads, EachRef visitor) override { return db_->ProcessEachParallel(num_threads, visitor); }
+  Status ProcessState(StateRef visitor, const OnDamage& on_damage) override { return db_->ProcessState(visitor, on_damage); }
   std::unique_ptr<CursorInterface> MakeCursor() override { return std::make_unique<Cursor>(db_->MakeIterator()); }
   bool IsOrdered() const override { return Cursor::kIsOrdered; }
   Order KeyOrder() const override {
@@ -275,6 +277,8 @@ template <EachVisitor V>
 Status AnyDBM::ProcessEachParallel(unsigned num_threads, V&& visitor) {
   return inside_->ProcessEachParallel(num_threads, EachRef(visitor));
 }
+
+inline Status AnyDBM::ProcessState(StateRef visitor, const OnDamage& on_damage) { return inside_->ProcessState(visitor, on_damage); }
 
 inline void AnyDBM::Iterator::First() {
   if (inside_ != nullptr) inside_->First();

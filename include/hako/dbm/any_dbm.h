@@ -168,6 +168,8 @@ class AnyDBM : public Operations<AnyDBM> {
   Status ProcessEachParallel(unsigned num_threads, V&& visitor);
   template <class V>
   requires(!EachVisitor<V>) Status ProcessEachParallel(unsigned, V&&) { return internal::RefuseEachVisitor<V>(); }
+  // See dbm/dbm.h.
+  Status ProcessState(StateRef visitor, const OnDamage& on_damage = {});
   // Out of memory: returns an iterator that stays at the end, with ResourceExhausted as its status.
   Iterator MakeIterator();
   // Whether records are ordered by key, and iterators move both ways.

@@ -32,6 +32,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/engine_operations.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/state_scan.h"
 #include "hako/format/array_format.h"
 #include "hako/format/log_format.h"
 #include "hako/sync/run_parts.h"
@@ -223,6 +224,10 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     HAKO_ASSIGN_OR_RETURN(const Ids ids, IdsOf(keys));
     HAKO_ASSIGN_OR_RETURN(const std::vector<array::IdRange> ranges, RangesOf(extras.removed_ranges));
     return array().template ProcessMulti<Action>(writer, ids, {ranges}, visitor, extras);
+  }
+  // For ProcessState.
+  RangeStateScan<Iterator, typename Array::Capture> MakeStateScan() {
+    return RangeStateScan<Iterator, typename Array::Capture>(MakeStoredIterator());
   }
   // REQUIRES: no writers
   Status RemoveAll(typename Space::Deferred&) {

@@ -40,6 +40,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -314,6 +315,10 @@ struct Stats {
 // Names and texts, for people to read.
 using Inspection = std::vector<std::pair<std::string, std::string>>;
 
+// What ProcessState calls.
+using StateRef = FunctionRef<Status(std::string_view key, std::string_view value, std::uint64_t expire_at)>;
+using OnDamage = std::function<void(const Status&)>;
+
 // The concept. Get, Set and other derived operations come from Operations<D>; operations.h
 // documents them. Every call may return the errors of base/status.h.
 //
@@ -326,6 +331,11 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //                         runs: it may use the database. ProcessEachParallel(n, visitor) uses n
 //                         threads, which call the visitor concurrently. To stop early, use an
 //                         iterator.
+//   ProcessState(visitor)  Shows all records as they are at one moment, that of the call, to Status(std::string_view
+//                         key, std::string_view value, std::uint64_t expire_at), whose first error ends
+//                         the call. A batch is shown as a whole or not at all. As of ProcessEach, nothing is
+//                         locked while the visitor runs. ProcessState(visitor, on_damage) reports damage
+//                         and leaves it out. Aborted if all records are removed meanwhile, by Clear.
 //   MakeIterator  Returns a cursor: First(), Jump(key), Next(), Valid(), key(), value(), expire_at(),
 //                 status().
 //                 The order is internal in hash tables, by key in trees. After DataLoss,
@@ -349,13 +359,14 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 template <class D>
 concept DBM = requires(D& d, const D& cd, std::string_view key, std::string* out, SyncMode mode, const WriteBatch& batch,
                        Action (*visit)(std::optional<std::string_view>), char* (*sink)(std::size_t),
-                       void (*each)(std::string_view, std::string_view), std::span<const std::string_view> keys,
+                       void (*each)(std::string_view, std::string_view), StateRef state, std::span<const std::string_view> keys,
                        std::optional<Action> (*visit_multi)(std::size_t, std::optional<std::string_view>)) {
   { d.Process(key, visit) } -> std::same_as<Status>;
   { d.Fetch(key, sink) } -> std::same_as<Status>;
   { d.ProcessMulti(keys, visit_multi) } -> std::same_as<Status>;
   { d.ProcessEach(each) } -> std::same_as<Status>;
   { d.ProcessEachParallel(1u, each) } -> std::same_as<Status>;
+  { d.ProcessState(state, OnDamage()) } -> std::same_as<Status>;
   { d.Get(key, out) } -> std::same_as<Status>;
   { d.Set(key, key) } -> std::same_as<Status>;
   { d.Remove(key) } -> std::same_as<Status>;

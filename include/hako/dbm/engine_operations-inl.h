@@ -146,4 +146,56 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writ
   return updates && self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
 }
 
+// A thread without a writer state may call this: Close does.
+template <class D, class Space, class Engine>
+Status EngineOperations<D, Space, Engine>::ProcessStoredState(FunctionRef<void()> note,
+                                                              FunctionRef<Status(std::string_view key, std::string_view stored)> visitor,
+                                                              const OnDamage& on_damage) {
+  HAKO_RETURN_IF_ERROR(CheckOpen());
+  auto scan = self().MakeStateScan();
+  HAKO_RETURN_IF_ERROR(self().RunExclusiveFlushed([&] {
+    engine_.BeginCapture(&scan.capture());
+    note();
+    return absl::OkStatus();
+  }));
+  struct End {
+    ~End() {
+      dbm.RunExclusive([this] { return dbm.engine_.EndCapture(capture), 0; });
+    }
+    EngineOperations& dbm;
+    typename Engine::Capture* capture;
+  } end{*this, &scan.capture()};
+  for (;;) {
+    const StatusOr<bool> more = scan.Next();
+    if (more.ok() && !*more) return absl::OkStatus();
+    if (more.ok()) {
+      HAKO_RETURN_IF_ERROR(visitor(scan.key(), scan.value()));
+    } else {
+      if (!on_damage || !absl::IsDataLoss(more.status())) return more.status();
+      on_damage(more.status());
+      if (!scan.SkipDamage()) return more.status();
+    }
+  }
+}
+
+// Whether a record has expired is decided for the moment, too.
+template <class D, class Space, class Engine>
+Status EngineOperations<D, Space, Engine>::ProcessState(StateRef visitor, const OnDamage& on_damage) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(self().CheckIdle());
+  std::uint64_t now = 0;
+  const auto note = [&] { now = expiry_ != nullptr ? expiry_->Now() : 0; };
+  const auto show = [&](std::string_view key, std::string_view stored) -> Status {
+    if (expiry_ == nullptr) return visitor(key, stored, Expiry::kNever);
+    const std::optional<Expiry::Record> record = Expiry::Split(stored);
+    if (!record) {
+      if (!on_damage) return Expiry::MalformedError();
+      return on_damage(Expiry::MalformedError()), absl::OkStatus();
+    }
+    const bool is_expired = record->time != Expiry::kNever && record->time <= now && expiry_->IsPast(record->time);
+    return is_expired ? absl::OkStatus() : visitor(key, record->value, record->time);
+  };
+  return ProcessStoredState(note, show, on_damage);
+}
+HAKO_OR_NO_MEMORY
+
 }  // namespace hako

@@ -141,6 +141,10 @@ class EngineOperations : public Operations<D> {
     return RemoveExpired([] { return true; });
   }
 
+  // See dbm/dbm.h. Writers are stopped for the moment that is shown, and no longer. The buckets or leaves that
+  // they change before these are shown are kept in memory until then.
+  Status ProcessState(StateRef visitor, const OnDamage& on_damage = {});
+
   // The stored form of values, for copies of the database. Afterwards, unless the database is itself a
   // copy that is being made, call schedule().RequestPass() of its expiry().
   Status SetStored(std::string_view key, std::string_view stored);
@@ -187,6 +191,16 @@ class EngineOperations : public Operations<D> {
   [[gnu::cold]] Status RefuseKey(std::string_view key) const {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return TooLargeError("a key", key.size(), D::kKeySizeMax);
+  }
+
+  // ProcessState of records in their stored form, expired ones too, after note(), with the writers stopped
+  // at the moment that is shown.
+  Status ProcessStoredState(FunctionRef<void()> note, FunctionRef<Status(std::string_view key, std::string_view stored)> visitor,
+                            const OnDamage& on_damage = {});
+  // RunExclusive with no update pending.
+  template <class Body>
+  Status RunExclusiveFlushed(Body&& body) {
+    return RunExclusive(body);
   }
 
   // Process, whether updates are refused or not, compiled once.

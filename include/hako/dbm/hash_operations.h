@@ -21,6 +21,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/engine_operations.h"
 #include "hako/dbm/hash_cursor.h"
+#include "hako/hash/bucket_capture.h"
 #include "hako/hash/bucket_index.h"
 #include "hako/hash/pending_sets.h"
 
@@ -151,6 +152,9 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
     }
     return index().template ProcessMulti<Action>(writer, keys, visitor, extras);
   }
+
+  // For ProcessState.
+  hash::BucketCapture<Space> MakeStateScan() { return hash::BucketCapture<Space>(index()); }
 
   // Removes all records from the index, and retires them.
   // REQUIRES: no writers

@@ -21,14 +21,13 @@
 //   4. The new snapshot is durable, then renamed over the old one, then its directory is synced. Until
 //      then the old snapshot counts, and the log still has all updates since.
 //   5. Only then are the segments of the log before P used again.
-// Without a log, or if it has failed, writers are stopped for the whole of it: the snapshot is exactly
-// one state.
+// Without a log, or if it has failed, the snapshot is the state of one moment, and so is what Save writes
+// (EngineOperations::ProcessState).
 //
 // A failed snapshot leaves the old one, and the log. The database goes on; the next one may succeed.
 //
-// Threads: Save and Load from any thread. Without a log archive Save does not stop writers: it stores
-// each record with a value that it had during the call. Load consists of many updates, and other
-// threads may see each of them.
+// Threads: Save and Load from any thread. Load consists of many updates, and other threads may see each of
+// them.
 #pragma once
 
 #include <algorithm>
@@ -70,17 +69,15 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   // The type of the file of the log.
   using typename Logs::LogFile;
 
-  // Empties `file`, of any type, writes all records to it, and syncs it. An error leaves its content
-  // unspecified. With a log archive writers are stopped meanwhile, so that it is the state of one
-  // moment, from which a restore can go on (dbm/restore.h).
+  // Empties `file`, of any type, writes all records to it, as they are at one moment, and syncs it. Writers
+  // are stopped for that moment only: see EngineOperations::ProcessState. With a log archive a restore can go
+  // on from there (dbm/restore.h). An error leaves the content of the file unspecified.
   template <File F>
   Status Save(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
-    if (NamesHistory()) return SaveState(file);
     format::SnapshotEnd end;
-    end.applied_index = self().AppliedIndex();
-    end.clock = Clock();
-    return storage::SaveSnapshot(file, self().MakeStoredIterator(), &end).status();
+    if (NamesHistory()) return SaveNaming(file, &end);
+    return SaveState(file, &end, [] {}).status();
   }
   HAKO_OR_NO_MEMORY
   // Creates or replaces the file at `path` atomically and durably (file/replace_file.h). An error
@@ -204,19 +201,32 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
     const auto& updates = self().space_->log();
     return updates.archive() != nullptr || updates.position().HasEnded();
   }
+  // Writes the state of one moment, after note() with the writers stopped. Begins again if all records are
+  // removed meanwhile.
+  template <File F, class Note>
+  StatusOr<std::uint64_t> SaveState(F& file, format::SnapshotEnd* end, Note&& note) {
+    const auto note_all = [&] {
+      end->applied_index = self().AppliedIndex();
+      end->clock = Clock();
+      note();
+    };
+    const auto show = [&](auto&& add) { return self().ProcessStoredState(note_all, add); };
+    for (;;) {
+      StatusOr<std::uint64_t> saved = storage::SaveSnapshot(file, HasClock(), end, show);
+      if (!absl::IsAborted(saved.status())) return saved;
+    }
+  }
+  // The same; it names its position in the history, which no snapshot changes meanwhile.
   template <File F>
-  Status SaveState(F& file) {
+  Status SaveNaming(F& file, format::SnapshotEnd* end) {
     sync::MutexLock lock(this->maintenance_mutex_);
-    return self().RunExclusive([&]() -> Status {
+    const auto name = [&] {
       auto& updates = self().space_->log();
       log::NamedLog named = updates.NameForCopy(updates.TakePosition());
       named.secret = secret_;
-      format::SnapshotEnd end;
-      end.applied_index = self().AppliedIndex();
-      end.clock = Clock();
-      end.log = SnapshotLogOf(named);
-      return storage::SaveSnapshot(file, self().MakeStoredIterator(), &end).status();
-    });
+      end->log = SnapshotLogOf(named);
+    };
+    return SaveState(file, end, name).status();
   }
 
   // A snapshot has no data of the application beside the records.
@@ -243,7 +253,8 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
     if constexpr (requires { options.on_eviction; }) self().ShowEvictions(options.on_eviction);
   }
   // For SnapshotEnd.
-  std::uint64_t Clock() const { return self().expiry() != nullptr ? std::max<std::uint64_t>(self().expiry()->Now(), 1) : 0; }
+  bool HasClock() const { return self().expiry() != nullptr; }
+  std::uint64_t Clock() const { return HasClock() ? std::max<std::uint64_t>(self().expiry()->Now(), 1) : 0; }
   void NoteClock(std::uint64_t) {}
   Status BeginAt(const Options& options);
   Status WriteSnapshot(bool names_log);

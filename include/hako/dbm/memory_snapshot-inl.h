@@ -69,20 +69,23 @@ Status MemoryOperations<D, FileT, Options>::WriteSnapshot(bool names_log) {
   log::Position position;
   const auto note = [&](format::SnapshotEnd* end) {
     position = updates.BeginCheckpoint();
-    end->applied_index = self().AppliedIndex();
-    end->clock = Clock();
     if (names_log) end->log = SnapshotLogOf({updates.id(), position, secret_});
     changed_.store(false);
   };
   const auto save = [&](FileT& file, format::SnapshotEnd* end) -> StatusOr<std::uint64_t> {
-    if (!names_log || !updates.is_on()) {
-      return self().RunExclusive([&] {
-        note(end);
-        return storage::SaveSnapshot(file, self().MakeStoredIterator(), end);
-      });
-    }
-    self().RunExclusive([&] { return note(end), 0; });
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, storage::SaveSnapshot(file, self().MakeStoredIterator(), end));
+    if (!names_log || !updates.is_on()) return SaveState(file, end, [&] { note(end); });
+    self().RunExclusive([&] {
+      note(end);
+      end->applied_index = self().AppliedIndex();
+      end->clock = Clock();
+      return 0;
+    });
+    const auto show = [&](auto&& add) -> Status {
+      auto it = self().MakeStoredIterator();
+      for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(add(it.key(), it.value()));
+      return it.status();
+    };
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, storage::SaveSnapshot(file, HasClock(), end, show));
     HAKO_RETURN_IF_ERROR(updates.WaitDurable(~log::Lsn{0}));
     HAKO_RETURN_IF_ERROR(updates.PrepareCheckpoint(position));
     return id;

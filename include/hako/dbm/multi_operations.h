@@ -161,15 +161,13 @@ class MultiOperations {
   // `wtime` is not below 1e11.
   Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr);
 
-  // Sets every record in another database of any kind. Records that exist throughout are copied;
-  // writers are not stopped. The first error ends the call.
+  // Sets every record in another database of any kind, as they are at one moment: see
+  // EngineOperations::ProcessState. The first error ends the call.
   template <class Target>
   Status Export(Target& target) HAKO_TRY {
-    auto it = self().MakeIterator();
-    for (it.First(); it.Valid(); it.Next()) {
-      HAKO_RETURN_IF_ERROR(target.Set(it.key(), it.value(), {.expire_at = it.expire_at()}));
-    }
-    return it.status();
+    return self().ProcessState([&target](std::string_view key, std::string_view value, std::uint64_t expire_at) -> Status {
+      return target.Set(key, value, {.expire_at = expire_at});
+    });
   }
   HAKO_OR_NO_MEMORY
 

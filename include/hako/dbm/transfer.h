@@ -4,8 +4,8 @@
 //   std::ifstream in("packages.tsv");
 //   HAKO_RETURN_IF_ERROR(Import(*db, SourceOf(in)).status());
 //
-// Both run beside other users of the database. Export shows every record that exists throughout
-// exactly once. Records that Import has set stay in the database when it stops: at the end, at a
+// Both run beside other users of the database. Export writes the records as they are at one moment
+// (ProcessState in dbm/dbm.h). Records that Import has set stay in the database when it stops: at the end, at a
 // malformed line or by request. It does not synchronize; the caller decides whether they must
 // survive a power cut.
 #pragma once
@@ -125,16 +125,16 @@ TransferResult Export(D& db, TextSink sink, const TransferOptions& options = {})
     return result.text.ok();
   };
   writer.Begin(&block);
-  auto it = db.MakeIterator();
-  for (it.First(); it.Valid() || (options.on_damage && it.PassDamage(options.on_damage)); it.Next()) {
-    writer.Add({it.key(), it.value(), it.expire_at()}, &block);
-    if (it.expire_at() != 0 && !writer.HasTimes()) ++result.num_times_lost;
-    if (block.size() >= kBlockSize && !flush()) return result;
-    if (++result.num_records % 256 != 0 || !options.progress) continue;
-    result.text = options.progress(result);
-    if (!result.text.ok()) return result;
-  }
-  result.database = it.status();
+  const auto show = [&](std::string_view key, std::string_view value, std::uint64_t expire_at) -> Status {
+    writer.Add({key, value, expire_at}, &block);
+    if (expire_at != Expiry::kNever && !writer.HasTimes()) ++result.num_times_lost;
+    if (block.size() >= kBlockSize && !flush()) return result.text;
+    if (++result.num_records % 256 == 0 && options.progress) result.text = options.progress(result);
+    return result.text;
+  };
+  const Status shown = db.ProcessState(show, options.on_damage);
+  if (!result.text.ok()) return result;
+  result.database = shown;
   if (result.database.ok()) writer.End(&block);
   flush();
   return result;

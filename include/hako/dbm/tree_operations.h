@@ -23,6 +23,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/engine_operations.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/state_scan.h"
 #include "hako/dbm/tree_cursor.h"
 #include "hako/format/log_format.h"
 #include "hako/format/page_format.h"
@@ -152,6 +153,11 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
     Status status = tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
     tree().JoinSparse(writer);
     return status;
+  }
+
+  // For ProcessState.
+  RangeStateScan<Iterator, typename Tree::Capture> MakeStateScan() {
+    return RangeStateScan<Iterator, typename Tree::Capture>(MakeStoredIterator());
   }
 
   // REQUIRES: no writers

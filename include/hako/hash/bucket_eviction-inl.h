@@ -17,6 +17,7 @@ class BucketIndex<Space>::EvictionLock {
  public:
   EvictionLock(BucketIndex& index, WriterState& writer, std::uint64_t number) : lock_(index.lines_.Home(number).header) {
     is_locked_ = lock_.TryLock();
+    if (is_locked_) index.CaptureIfAsked(writer, number);
     if constexpr (LimitedRecordSpace<Space>) {
       if (!is_locked_ && writer.own_buckets != nullptr && writer.own_buckets->Has(number)) own_ = writer.own_buckets;
     }

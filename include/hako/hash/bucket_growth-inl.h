@@ -46,6 +46,7 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
   sync::VersionLock lock(from.header);
   lock.Lock();
   sync::LockHolder holder(lock);
+  CaptureIfAsked(writer, n - half);
 
   // Without a branch on the deciding bit, which is as good as random.
   const unsigned deciding_bit = depth - format::TagBase(depth);

@@ -50,6 +50,10 @@ class BucketIndex<Space>::LockedHomes {
     changed_ = false;
   }
   bool IsEmpty() const { return homes_.empty(); }
+  template <class F>
+  void ForEach(F&& visit) const {
+    for (const Home& home : homes_) visit(home.index);
+  }
   bool Has(std::uint64_t index) const {
     const auto found = std::ranges::lower_bound(homes_, index, {}, &Home::index);
     return found != homes_.end() && found->index == index;

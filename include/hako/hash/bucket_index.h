@@ -63,6 +63,8 @@
 namespace hako::hash {
 
 template <class Space>
+class BucketCapture;
+template <class Space>
 class BucketScan;
 
 template <class Space>
@@ -160,6 +162,12 @@ class BucketIndex {
   // The same in several threads, which call `visit` concurrently.
   Status ForEachParallel(unsigned num_threads, EachRef visit) const;
 
+  // Between these two calls writers show `capture` each bucket before they change it: see
+  // hash/bucket_capture.h. REQUIRES: no writers, for either
+  using Capture = BucketCapture<Space>;
+  void BeginCapture(Capture* capture);
+  void EndCapture(Capture* capture);
+
   // Whether an entry of this hash's bucket names the handle, and whether it has the hash's tag.
   // Does not read the record.
   enum class Naming { kNone, kWrongTag, kRight };
@@ -200,7 +208,7 @@ class BucketIndex {
   template <class F>
   Status ForEachLocked(WriterState& writer, std::uint64_t from, std::uint64_t to, F&& visit);
 
-  // Removes every entry after visit(handle). REQUIRES: no writers.
+  // Removes every entry after visit(handle). Captures fail. REQUIRES: no writers.
   template <class F>
   Status RemoveAll(F&& visit);
 
@@ -305,6 +313,12 @@ class BucketIndex {
   Status ForEachEntry(Line& home, F&& visit) const;
 
   Status ForEachIn(BucketScan<Space>& scan, EachRef visit) const;
+  // REQUIRES: the writer has locked the bucket, and not yet changed it
+  void CaptureIfAsked(WriterState& writer, std::uint64_t bucket) {
+    if (space_.gate().IsCapturing()) [[unlikely]]
+      CaptureBucket(writer, bucket);
+  }
+  [[gnu::cold, gnu::noinline]] void CaptureBucket(WriterState& writer, std::uint64_t bucket);
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
   [[gnu::noinline]] Status FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
   template <class ActionT, class V>
@@ -403,6 +417,7 @@ class BucketIndex {
   alignas(64) std::atomic<std::int64_t> count_{0};   // records, without the writers' pending counts
   std::uint32_t split_lock_ = 0;                     // guards the two below
   Entries split_moved_, split_stayed_;
+  std::vector<Capture*> captures_;  // changed without writers
 };
 
 }  // namespace hako::hash

@@ -190,7 +190,7 @@ class BucketIndex<Space>::MultiGuard {
       const bool closed = gate.IsClosed();
       const auto held = std::ranges::find_if(records_, [&gate](const Record& record) { return gate.IsHeld(record.hash); });
       const bool is_held = held != records_.end();
-      if (!blocked && !closed && !is_held) return;
+      if (!blocked && !closed && !is_held) return Capture();
       homes_.Unlock();
       if (blocked) return;
       writer_.Leave();
@@ -198,6 +198,11 @@ class BucketIndex<Space>::MultiGuard {
       gate.WaitUntilOpen();
       writer_.Enter();
     }
+  }
+  void Capture() {
+    if (!index_.space_.gate().IsCapturing()) [[likely]]
+      return;
+    homes_.ForEach([this](std::uint64_t home) { index_.CaptureBucket(writer_, home); });
   }
   bool IsAnyBlocked() const {
     return std::ranges::any_of(records_, [this](const Record& record) { return is_blocked_(record.hash); });

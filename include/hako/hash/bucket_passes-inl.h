@@ -1,6 +1,7 @@
 // Definitions of hash/bucket_index.h for the whole table: scans, recovery and verification.
 #pragma once
 
+#include "hako/hash/bucket_capture.h"
 #include "hako/hash/bucket_index.h"
 #include "hako/sync/run_parts.h"
 
@@ -176,8 +177,37 @@ Status BucketIndex<Space>::ForEachLocked(WriterState& writer, std::uint64_t from
 }
 
 template <class Space>
+void BucketIndex<Space>::BeginCapture(Capture* capture) {
+  capture->Begin(num_lines());
+  captures_.push_back(capture);
+  space_.gate().SetCapturing(true);
+}
+template <class Space>
+void BucketIndex<Space>::EndCapture(Capture* capture) {
+  std::erase(captures_, capture);
+  space_.gate().SetCapturing(!captures_.empty());
+}
+
+// The records that can be read, and the first error.
+template <class Space>
+void BucketIndex<Space>::CaptureBucket(WriterState& writer, std::uint64_t bucket) {
+  for (Capture* const capture : captures_) {
+    capture->Capture(bucket, [&](auto&& visit) -> Status {
+      Status unread;
+      const Status chain = ForEachEntry(lines_.Home(bucket), [&](Line&, unsigned, std::uint32_t handle) {
+        const StatusOr<RecordView> record = space_.View(writer, handle);
+        unread.Update(record.status());
+        if (record.ok()) visit(record->key, record->value);
+      });
+      return chain.ok() ? unread : chain;
+    });
+  }
+}
+
+template <class Space>
 template <class F>
 Status BucketIndex<Space>::RemoveAll(F&& visit) {
+  for (Capture* const capture : captures_) capture->Fail(ClearedError());
   for (std::uint64_t index = 0; index < num_lines(); ++index) {
     Line& home = lines_.Home(index);
     sync::VersionLock lock(home.header);

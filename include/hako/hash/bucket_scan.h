@@ -62,6 +62,8 @@ class BucketScan {
     return true;
   }
 
+  // The bucket that the next Step visits.
+  std::uint64_t next() const { return next_; }
   std::size_t size() const { return size_; }
   HAKO_INLINE std::string_view key(std::size_t i) const { return records_[i].key(); }
   HAKO_INLINE std::string_view value(std::size_t i) const { return records_[i].value(); }

@@ -218,15 +218,15 @@ class SnapshotReader {
   bool has_incomplete_end_ = false;
 };
 
-// Writes all records of an iterator to a file, which is emptied first and synced at the end. See
-// SnapshotWriter::End for `end`. Returns the id of the snapshot.
-template <File FileT, class Iterator>
-StatusOr<std::uint64_t> SaveSnapshot(FileT& file, Iterator it, format::SnapshotEnd* end) {
+// Writes all records to a file, which is emptied first and synced at the end: show(add) calls Status
+// add(key, value) for each. See SnapshotWriter::End for `end`, which need not be known before show returns,
+// except that it has a clock. Returns the id of the snapshot.
+template <File FileT, class Show>
+StatusOr<std::uint64_t> SaveSnapshot(FileT& file, bool has_clock, format::SnapshotEnd* end, Show&& show) {
   HAKO_RETURN_IF_ERROR(file.Resize(0));
   SnapshotWriter<FileT> writer(file);
-  HAKO_RETURN_IF_ERROR(writer.Begin(end->clock != 0));
-  for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(writer.Add(it.key(), it.value()));
-  HAKO_RETURN_IF_ERROR(it.status());
+  HAKO_RETURN_IF_ERROR(writer.Begin(has_clock));
+  HAKO_RETURN_IF_ERROR(show([&writer](std::string_view key, std::string_view value) { return writer.Add(key, value); }));
   HAKO_RETURN_IF_ERROR(writer.End(end));
   HAKO_RETURN_IF_ERROR(file.Sync());
   return writer.id();

@@ -14,6 +14,10 @@
 // bucket. A writer that wants the same key finds it held after locking the bucket; it unlocks the
 // bucket and waits. Holds and the gate share a word, so that a writer checks both at once.
 //
+// Captures. While the records of one moment are shown (sync/range_capture.h, hash/bucket_capture.h), a
+// writer copies those of its bucket or leaf before it changes anything there. The gate has a flag for
+// that in the same word, so that a writer of a database without a capture pays nothing.
+//
 // Lock order: a key is held before its bucket is unlocked, and released after the decision is
 // published. A writer that holds keys may lock buckets and pass the gate. A writer that has a
 // bucket locked never waits for a hold.
@@ -62,9 +66,16 @@ class WriteGate {
 
   // REQUIRES: the calling writer is busy, and has executed a full fence since it became so
   bool IsClosed() const { return (state_.load(std::memory_order_seq_cst) & kClosed) != 0; }
-  // Whether the gate may be closed or a key held.
+  // Whether the gate may be closed, a key held or a capture running.
   // REQUIRES: as IsClosed
   HAKO_INLINE bool IsBusy() const { return state_.load(std::memory_order_seq_cst) != 0; }
+  // Whether a capture runs. It neither begins nor ends while the calling writer is busy.
+  bool IsCapturing() const { return (state_.load(std::memory_order_relaxed) & kCapturing) != 0; }
+  // REQUIRES: no writers, as in the body of RunExclusive
+  void SetCapturing(bool is_capturing) {
+    is_capturing ? state_.fetch_or(kCapturing, std::memory_order_relaxed) : state_.fetch_and(~kCapturing, std::memory_order_relaxed);
+  }
+
   // Whether another writer holds the key with this hash. A hint, unless the caller has the key's
   // bucket locked. Sequentially consistent: a thread that first publishes something and then asks
   // sees the hold of every writer that does not see the publication.
@@ -144,10 +155,10 @@ class WriteGate {
  private:
   friend class KeyHold;
   friend class NoHolds;
-  static constexpr std::uint32_t kClosed = 1, kHold = 2;
+  static constexpr std::uint32_t kClosed = 1, kCapturing = 2, kHold = 4;
   static std::uint64_t NameOf(std::uint64_t hash) { return hash | 1; }  // 0 means no key
 
-  std::atomic<std::uint32_t> state_{0};  // kClosed, plus kHold for each key held
+  std::atomic<std::uint32_t> state_{0};  // kClosed, kCapturing, plus kHold for each key held
   mutable std::atomic<int> waiters_{0};
   Mutex mutex_;
   std::atomic<int> barred_{0};

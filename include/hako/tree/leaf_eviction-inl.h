@@ -272,6 +272,7 @@ unsigned PageTree<Space, Compare>::EvictIn([[maybe_unused]] WriterState& writer,
     } holder{Lock(line.version).TryLock() ? &line : nullptr};
     const bool is_own = holder.line == nullptr;
     if (is_own && (own == nullptr || !own->has(line))) return 0;
+    CaptureIfAsked(line);
     bool& changed = is_own ? own->changed : holder.changed;
     const View page(memory_, line);
     KeyBuffer slot_key;

@@ -54,7 +54,7 @@ template <class Space, Comparator Compare>
 HAKO_INLINE auto PageTree<Space, Compare>::LockLeaf(WriterState& writer, std::string_view key) -> Line* {
   writer.Enter();
   if (Reached leaf; Descend(key, &leaf) && Lock(leaf.line->version).LockIf(leaf.version)) [[likely]] {
-    if (!space_.gate().IsClosed()) [[likely]]
+    if (!space_.gate().IsBusy()) [[likely]]
       return leaf.line;
     Unlock(leaf.line, false);
   }
@@ -81,9 +81,41 @@ auto PageTree<Space, Compare>::LockLeafSlowly(WriterState& writer, std::string_v
       continue;
     }
     if (Lock(leaf.line->version).LockIf(leaf.version)) {
-      if (!space_.gate().IsClosed()) return leaf.line;
+      if (!space_.gate().IsClosed()) return CaptureIfAsked(*leaf.line), leaf.line;
       Unlock(leaf.line, false);
     }
+  }
+}
+
+// The records that can be read, and the first error. A long value may have to be read with the leaf locked:
+// the thread that stores it holds no lock.
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::CaptureLeaf(const Line& leaf) {
+  const View page(memory_, const_cast<Line&>(leaf));
+  const format::PageTail tail = page.tail();
+  typename Capture::Bound low, high;
+  if ((tail.edges & format::PageTail::kNoLow) == 0) low = page.low(tail);
+  if ((tail.edges & format::PageTail::kNoHigh) == 0) high = page.high(tail);
+  for (Capture* const capture : captures_) {
+    capture->Capture(low, high, [&](auto&& visit) -> Status {
+      Status unread;
+      KeyBuffer key;
+      for (unsigned i = 0; i < page.count(); ++i) {
+        Builder::CopyKeyOf(page, i, &key);
+        const char* const cell = page.cell(i);
+        const format::Cell sizes = View::Decode(cell);
+        const std::string_view content(cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
+        if (!sizes.is_long) {
+          visit(key, content);
+          continue;
+        }
+        LongRead read(space_);
+        while (!read.Has(LongValueIn(content))) read.Read();
+        unread.Update(read.status());
+        if (read.status().ok()) visit(key, read.bytes());
+      }
+      return unread;
+    });
   }
 }
 

@@ -20,6 +20,7 @@ Status PageTree<Space, Compare>::Create() {
 // of its records. Only the load of a leaf, whose long values are to be freed, may fail later.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::RemoveAll(Deferred& deferred) {
+  for (Capture* const capture : captures_) capture->Fail(ClearedError());
   HAKO_RETURN_IF_ERROR(LockPage(root()));
   sync::LockHolder holder(Lock(root().version));
   space_.MarkDirty(root());

@@ -54,6 +54,7 @@
 #include "hako/format/page_format.h"
 #include "hako/format/record_format.h"
 #include "hako/sync/mutex.h"
+#include "hako/sync/range_capture.h"
 #include "hako/sync/record_count.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
@@ -167,7 +168,23 @@ class PageTree {
   // root cannot be read.
   StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const;
 
-  // Removes all records, or none if memory runs out first. REQUIRES: no writers
+  // Between these two calls writers show `capture` each leaf before they change it: see
+  // sync/range_capture.h. REQUIRES: no writers, for either
+  struct IsBelow {
+    using is_transparent = void;
+    bool operator()(std::string_view a, std::string_view b) const { return Compare::Compare(a, b) < 0; }
+  };
+  using Capture = sync::RangeCapture<std::string, std::string_view, IsBelow>;
+  void BeginCapture(Capture* capture) {
+    captures_.push_back(capture);
+    space_.gate().SetCapturing(true);
+  }
+  void EndCapture(Capture* capture) {
+    std::erase(captures_, capture);
+    space_.gate().SetCapturing(!captures_.empty());
+  }
+
+  // Removes all records, or none if memory runs out first. Captures fail. REQUIRES: no writers
   Status RemoveAll(Deferred& deferred);
 
   // Checks the invariants, and that there are `expected` records. REQUIRES: no writers
@@ -268,6 +285,12 @@ class PageTree {
   // LockLeaf for paths that are rare.
   [[gnu::noinline]] Line* LockLeafByCall(WriterState& writer, std::string_view key) { return LockLeaf(writer, key); }
   [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::string_view key);
+  // REQUIRES: the writer has locked the leaf, and not yet changed it
+  void CaptureIfAsked(const Line& leaf) {
+    if (space_.gate().IsCapturing()) [[unlikely]]
+      CaptureLeaf(leaf);
+  }
+  [[gnu::cold, gnu::noinline]] void CaptureLeaf(const Line& leaf);
   Line* LockParent(const Line& child, std::string_view key) const;
   // Locks a page of the tree. REQUIRES: no writers
   Status LockPage(Line& line, int level = -1) const;
@@ -440,7 +463,8 @@ class PageTree {
   Line* root_ = nullptr;
   // Records, without the pending counts of the writer states.
   alignas(64) sync::RecordCount count_;
-  sync::Mutex applied_mutex_;  // one update at a time sets applied_index_, with its leaves locked
+  std::vector<Capture*> captures_;  // changed without writers
+  sync::Mutex applied_mutex_;       // one update at a time sets applied_index_, with its leaves locked
   std::atomic<std::uint64_t> applied_index_{0};
 };
 
