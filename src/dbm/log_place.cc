@@ -10,11 +10,7 @@
 
 namespace hako {
 
-namespace {
-constexpr std::string_view kEnding = "-log";
-}
-
-std::string LogPathOf(const std::string& path) { return CanonicalOf(path) + std::string(kEnding); }
+std::string LogPathOf(const std::string& path) { return CanonicalOf(path) + std::string(kLogEnding); }
 
 FileNumber NumberOf(const std::string& path) {
   struct stat found;
@@ -23,7 +19,7 @@ FileNumber NumberOf(const std::string& path) {
 
 Status TakePermissionsOfDatabase(const std::string& path) {
   struct stat database, log;
-  const std::string of = path.substr(0, path.size() - kEnding.size());
+  const std::string of = path.substr(0, path.size() - kLogEnding.size());
   if (stat(of.c_str(), &database) != 0) return SystemError(errno, absl::StrCat("cannot look at ", of));
   if (stat(path.c_str(), &log) != 0) return SystemError(errno, absl::StrCat("cannot look at ", path));
   // Only root may give a file to another user.

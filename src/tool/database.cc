@@ -46,8 +46,9 @@ CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access 
   if (access == Access::kRead) return file;
   AddChoice(app, "--durability", &options->durability, {"none", "process", "power"},
             "What a completed change survives: the death of the process, or a power cut");
-  app->add_option("--log_archive,--log-archive", options->any.log_archive,
-                  "Keep the log in this directory, for 'hako restore'; needed at each change of a database whose log is kept")
+  app->add_option(
+         "--log_archive,--log-archive", options->any.log_archive,
+         "Keep the log in this directory, for 'hako restore'; needed at each change of a database whose log is kept. none: end its history")
       ->option_text("DIRECTORY");
   app->add_flag_callback(
       "--sync_hard", [options] { options->durability = "power"; }, "The same as --durability power");

@@ -8,12 +8,15 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
+#include <iostream>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "hako/dbm/any_dbm.h"
 #include "server/resp_client.h"
 #include "server/server_process.h"
 #include "support/crash_states.h"
@@ -143,6 +146,54 @@ TEST_F(ServerTest, ConcurrentClientsSeeAtomicCommands) {
   EXPECT_EQ(client.Run({"incrby", "single", "0"}), ":" + std::to_string(kClients * kTimes) + "\r\n");
   EXPECT_EQ(client.Run({"incrby", "sum", "0"}), ":" + std::to_string(done) + "\r\n");
   EXPECT_EQ(client.Run({"incrby", "executed", "0"}), ":" + std::to_string(done) + "\r\n");
+}
+
+// A backup that is made beside transactions and MSETs has all of each or nothing of it, of every kind.
+TEST_F(ServerTest, ConcurrentBackupIsTheStateOfOneMoment) {
+  static constexpr int kPairs = 2'000;
+  const int backups = Copies(3);
+  const std::string directory = dir_.File("backups");
+  std::filesystem::create_directory(directory);
+  for (const std::string database : {"?dbm=tiny", "?dbm=baby", "a.hks", "a.hkh", "a.hkt"}) {
+    ServerProcess server({"--db", database[0] == '?' ? database : dir_.File(database), "--backup-dir", directory, "--threads", "2"});
+    ASSERT_NE(server.port(), 0) << database;
+    RespClient client = server.Connect();
+    const auto key = [](const char* of, int i) { return of + std::to_string(i); };
+    for (int i = 0; i < kPairs; ++i) client.Run({"mset", key("a", i), "0", key("z", i), "0", key("l", i), "0"});
+    std::atomic<bool> stops = false;
+    std::thread writer([&] {
+      RespClient beside = server.Connect();
+      for (int n = 1; !stops; ++n) {
+        const int i = n * 37 % kPairs;
+        const std::string value = std::to_string(n);
+        beside.Run({"mset", key("a", i), value, key("z", i), value});
+        beside.Run({"multi"});
+        beside.Run({"incr", "first"});
+        beside.Run({"rename", key(n / kPairs % 2 == 0 ? "l" : "r", i), key(n / kPairs % 2 == 0 ? "r" : "l", i)});
+        beside.Run({"incr", "last"});
+        beside.Run({"exec"});
+      }
+    });
+    int torn = 0;
+    const std::string suffix = database[0] == '?' ? ".hks" : database.substr(1);
+    for (int n = 0; n < backups; ++n) {
+      const std::string name = "backup" + suffix;
+      EXPECT_EQ(client.Run({"hako.backup", name}), "+OK\r\n") << database;
+      const auto backup = AnyDBM::Open(directory + "/" + name + "?mode=read");
+      ASSERT_TRUE(backup.ok()) << backup.status();
+      const auto value_of = [&](const std::string& name) { return (*backup)->GetOr(name, "none").value(); };
+      bool is_torn = value_of("first") != value_of("last");
+      for (int i = 0; i < kPairs; ++i) {
+        is_torn = is_torn || value_of(key("a", i)) != value_of(key("z", i));
+        is_torn = is_torn || (value_of(key("l", i)) == "none") == (value_of(key("r", i)) == "none");
+      }
+      torn += is_torn ? 1 : 0;
+    }
+    stops = true;
+    writer.join();
+    std::cout << database << ": " << torn << " of " << backups << " backups torn\n";
+    EXPECT_EQ(torn, 0) << database;
+  }
 }
 
 TEST_F(ServerTest, ScanShowsEachKeyOnceWhileTheDatabaseGrowsAndShrinks) {

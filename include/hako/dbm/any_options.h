@@ -23,7 +23,7 @@
 //   width                                  ArrayOptions (dbm=array); keys are record numbers in decimal
 //   cache_bytes, checkpoint_bytes          TreeOptions, ArrayOptions (dbm=tree, array)
 //   raw                                    TreeOptions (dbm=tree): raw alone means raw=true
-//   log_bytes, log_archive                 the options of each kind
+//   log_bytes, log_archive                 the options of each kind; log_archive=none ends the history
 //   expiry       true: records may expire (dbm/expiry.h); of a new database; not of an array
 //   order, codec  names of a comparator and a page codec, as Inspect shows them (dbm=tree; an error
 //                 otherwise). Default: those of the file; bytewise and none for a new file. Others
@@ -78,7 +78,7 @@ struct AnyOptions {
   std::optional<std::uint64_t> cache_bytes = {};
   std::optional<std::uint64_t> checkpoint_bytes = {};
   std::optional<std::uint64_t> log_bytes = {};
-  std::string log_archive = {};  // empty: none
+  std::string log_archive = {};  // empty, or kNoLogArchive: none
   bool expiry = false;
   Expiry::Clock clock = nullptr;
   bool raw = false;

@@ -24,7 +24,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   const bool logs = options.durability == Durability::kPower ||
                     (options.durability == Durability::kProcess && (options.keep_log || dbm->space_->index_is_in_memory()));
-  if (has_all && dbm->IsWritable() && !options.log_archive.empty()) {
+  if (has_all && dbm->IsWritable() && HashDBM::Archives(options)) {
     // The log may have an update more, which its writer did not complete. So that the file agrees with
     // the archive, all are made again: a kill before the end of that counts as a power cut.
     dbm->space_->extents().WithdrawLiveState();

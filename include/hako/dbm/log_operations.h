@@ -21,8 +21,11 @@
 // With an archive (log/log_archive.h) each opening begins a log with another id, which continues the
 // LSNs and the sequences of segments. Close archives the log, then makes a superblock durable that
 // names the last archived segment (format::kLogEnded), then removes the file. Open does the same with
-// the log of a process that has died, after its replay. A database that is opened for writing without
-// its archive names no log any more: its history ends.
+// the log of a process that has died, after its replay. A database that has an archive is opened for
+// writing with it, or with kNoLogArchive: then it names no log any more, and its history ends.
+//
+// Open for writing looks at the log beside the database before it changes anything: one that is neither
+// named nor a former one of this file (format::LogIdOf) is never overwritten.
 //
 // Threads: any, except Open and Close.
 #pragma once
@@ -43,6 +46,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/file_operations.h"
 #include "hako/dbm/log_place.h"
+#include "hako/dbm/options.h"
 #include "hako/dbm/redo_queue.h"
 #include "hako/file/file.h"
 #include "hako/log/update_log.h"
@@ -102,6 +106,8 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   using Files::maintenance_mutex_;
   using Files::writable_;
 
+  // Whether the database is to have an archive.
+  static bool Archives(const Options& options) { return !options.log_archive.empty() && options.log_archive != kNoLogArchive; }
   // Makes the updates again that the file lacks, unless it has_all: then it need not be durable yet.
   // Then, if the database `logs` its updates, begins a log, else makes the file durable without one.
   Status OpenLog(bool logs, bool has_all, const Options& options);
@@ -147,6 +153,7 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   }
   log::ZeroFill ZeroFill() const { return this->SyncsEachUpdate() ? log::ZeroFill::kPages : log::ZeroFill::kBlocks; }
   using Archive = log::LogArchive<LogFile>;
+  Status CheckBeside(const log::NamedLog& named, bool has_all, bool may_end) const;
   StatusOr<std::unique_ptr<Archive>> OpenArchive(const Options& options, const log::NamedLog& named);
   Status ContinueHistory(const log::NamedLog& named, std::unique_ptr<Log> left, std::unique_ptr<Archive> archive, std::uint64_t log_bytes);
   // The next superblock names the end of the history: this segment, up to this LSN.
@@ -179,7 +186,8 @@ template <class D, File FileT, class Options>
 Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, const Options& options) {
   if (UpdateSource* const source = log_place_.source(); source != nullptr) return MakeRestored(*source);
   const log::NamedLog named = self().LogInFile();
-  const bool archives = !options.log_archive.empty() && writable_;
+  const bool archives = Archives(options) && writable_;
+  if (writable_) HAKO_RETURN_IF_ERROR(CheckBeside(named, has_all, !options.log_archive.empty()));
   std::unique_ptr<Archive> archive;
   if (archives) {
     HAKO_ASSIGN_OR_RETURN(archive, OpenArchive(options, named));
@@ -206,6 +214,22 @@ Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, const 
     }
   }
   return logs ? StartNew(options.log_bytes, nullptr, 0) : absl::OkStatus();
+}
+
+// Whether the database may be opened for writing beside what lies there. `may_end`: with its archive, or
+// to end its history. The replay reports another log in place of one that it needs.
+template <class D, File FileT, class Options>
+Status LogOperations<D, FileT, Options>::CheckBeside(const log::NamedLog& named, bool has_all, bool may_end) const {
+  const auto is_mine = [&named](const log::DatabaseId& id) { return id == named.id || format::IsLogIdOf(id, named.owner); };
+  HAKO_ASSIGN_OR_RETURN(const auto found, log_place_.Look(is_mine));
+  if (!named.IsNeeded() || has_all) HAKO_RETURN_IF_ERROR(log_place_.RefuseOther(found));
+  const bool has_archive = (named.HasEnded() && !named.IsOfCopy()) || (named.IsNeeded() && found.has_history);
+  if (!has_archive || may_end) return absl::OkStatus();
+  const std::string last = named.HasEnded() ? absl::StrCat(", whose last segment is ", log::ArchiveNameOf(named.link().sequence)) : "";
+  return absl::FailedPreconditionError(absl::StrCat("the database has a log archive", last,
+                                                    ", and was opened for writing without it: name its "
+                                                    "directory by log_archive, or end its history by log_archive=",
+                                                    ToAbsl(kNoLogArchive)));
 }
 
 // Goes on in a log that was replayed. ResourceExhausted, with the log left there, if it has no space.
@@ -244,6 +268,7 @@ auto LogOperations<D, FileT, Options>::OpenArchive(const Options& options, const
     return absl::InvalidArgumentError("log_archive requires a log, which Durability::kNone does without");
   if (!log_place_.is_known()) return absl::InvalidArgumentError("log_archive requires a log, and the database has no path");
   auto archive = std::make_unique<Archive>(options.log_archive);
+  HAKO_RETURN_IF_ERROR(archive->Lock(log_place_.database()));
   HAKO_RETURN_IF_ERROR(archive->Load());
   if (named.IsNeeded()) return archive;
   const log::Link last = named.link();
@@ -253,8 +278,8 @@ auto LogOperations<D, FileT, Options>::OpenArchive(const Options& options, const
     return absl::FailedPreconditionError(absl::StrCat("the log archive ", archive->directory(), " ends with segment ",
                                                       archive->last().sequence, ", and the history of the database with ",
                                                       last.sequence == 0 ? "none" : absl::StrCat("segment ", last.sequence),
-                                                      ": it is the archive of another database, or this one is an older copy, or was "
-                                                      "opened for writing without it; use an empty directory"));
+                                                      ": it is the archive of another database, or this one is an older copy, or its "
+                                                      "history has ended; use an empty directory"));
   }
   return archive;
 }
@@ -300,6 +325,7 @@ Status LogOperations<D, FileT, Options>::CloseWritable() {
     updates().set_id({});
   }
   Status status = self().CloseFile();
+  if (updates().archive() != nullptr) updates().archive()->Unlock();
   if (log == nullptr) return status;
   status.Update(log->Close());
   if (status.ok() && !keeps_log) status = log_place_.Remove();
@@ -309,11 +335,7 @@ Status LogOperations<D, FileT, Options>::CloseWritable() {
 // Creates a log of a new id, which the superblock does not name yet.
 template <class D, File FileT, class Options>
 auto LogOperations<D, FileT, Options>::CreateLog(const log::Link* last, log::Lsn lsn) -> StatusOr<std::unique_ptr<Log>> {
-  log::DatabaseId id;
-  for (std::size_t i = 0; i < id.size(); i += sizeof(std::uint64_t)) {
-    const std::uint64_t random = RandomSeed();
-    std::memcpy(id.data() + i, &random, sizeof(random));
-  }
+  const log::DatabaseId id = format::LogIdOf(RandomSeed(), self().LogInFile().owner);
   HAKO_ASSIGN_OR_RETURN(LogFile file, log_place_.Create());
   HAKO_ASSIGN_OR_RETURN(auto log, Log::Open(std::move(file), id, self().LogInFile().secret));
   if (last != nullptr) log->ContinueHistory(*last, lsn);

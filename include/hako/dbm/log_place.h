@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,9 @@ class UpdateSource {
   ~UpdateSource() = default;
 };
 
+// What the path of a log has behind that of its database.
+inline constexpr std::string_view kLogEnding = "-log";
+
 // Where the log of a database is: a file, a path, nowhere, or an UpdateSource in its place.
 template <File LogFile>
 class LogPlace {
@@ -49,6 +53,7 @@ class LogPlace {
   // Beside the database at this path, which exists, opened as `options` say.
   LogPlace(const std::string& database, const FileOptions& options) : path_(LogPathOf(database)) {
     options_.lock_timeout = options.lock_timeout;
+    drops_others_ = options.mode == OpenMode::kTruncate;
     options_.huge_pages = false;
   }
 
@@ -97,6 +102,39 @@ class LogPlace {
     }
     return false;
   }
+  // What lies in the place of the log.
+  struct Found {
+    bool has_history = false;  // a log that is_mine, whose newest segment is of a database with an archive
+    bool is_other = false;     // another log, with updates
+  };
+  // is_mine(id): whether the database has, or had, the log of this id.
+  template <class IsMine>
+  StatusOr<Found> Look(IsMine&& is_mine) const {
+    if (file_.has_value()) return LookInto(*file_, is_mine);
+    if constexpr (PathFile<LogFile>) {
+      if (path_.empty()) return Found{};
+      FileOptions options = options_;
+      options.mode = OpenMode::kReadOnly;
+      StatusOr<LogFile> file = LogFile::Open(path_, options);
+      if (absl::IsNotFound(file.status())) return Found{};
+      HAKO_RETURN_IF_ERROR(file.status());
+      return LookInto(*file, is_mine);
+    }
+    return Found{};
+  }
+  // FailedPrecondition if the log there `is_other`: it may have the newest updates of a database that was
+  // moved or lost. A database that is truncated drops it.
+  Status RefuseOther(const Found& found) const {
+    if (!found.is_other) return absl::OkStatus();
+    if (drops_others_ && !path_.empty()) return RemoveFile(path_);
+    return absl::FailedPreconditionError(absl::StrCat(
+        path_.empty() ? "the log" : path_,
+        " is the log of another database, or of a file that was here before, and may have its newest updates: it is not overwritten. If "
+        "that file was moved, move the log too, to its name followed by -log; if it was lost, restore a copy of it; else remove the log"));
+  }
+  // The path of the database; "" if it is not known.
+  std::string database() const { return path_.substr(0, path_.size() - std::min(path_.size(), kLogEnding.size())); }
+
   // Creates an empty log; drops an existing one, as no database needs it. InvalidArgument if it is
   // another file.
   StatusOr<LogFile> Create() {
@@ -117,6 +155,26 @@ class LogPlace {
   Status Remove() { return path_.empty() || number_ == FileNumber{} || NumberOf(path_) != number_ ? absl::OkStatus() : RemoveFile(path_); }
 
  private:
+  template <class IsMine>
+  static StatusOr<Found> LookInto(const LogFile& file, IsMine&& is_mine) {
+    Found found;
+    std::uint64_t newest = 0;
+    std::array<std::byte, format::kLogSegmentHeader + sizeof(format::LogRecordHeader)> begin;
+    for (std::uint32_t i = 0; format::LogSegmentOffset(i + 1) <= file.Size(); ++i) {
+      HAKO_RETURN_IF_ERROR(file.ReadAt(format::LogSegmentOffset(i), begin));
+      format::LogSegmentStart start;
+      std::memcpy(static_cast<void*>(&start), begin.data(), sizeof(start));
+      if (start.header.magic != format::kLogMagic || start.header.check != CheckOf(start.header)) continue;
+      const auto record = std::span(begin).subspan(format::kLogSegmentHeader);
+      if (!is_mine(start.header.database)) {
+        found.is_other = found.is_other || std::ranges::any_of(record, [](std::byte byte) { return byte != std::byte{0}; });
+      } else if (start.header.sequence > newest) {
+        newest = start.header.sequence;
+        found.has_history = start.history.check == CheckOf(start);
+      }
+    }
+    return found;
+  }
   // Whether it begins as a log does, or has only zeros there, as one that was not completed.
   Status CheckIsLog(const LogFile& file) const {
     std::array<char, sizeof(format::kLogMagic)> begin{};
@@ -143,6 +201,7 @@ class LogPlace {
   }
 
   UpdateSource* source_ = nullptr;
+  bool drops_others_ = false;
   std::optional<LogFile> file_;
   std::string path_;   // empty: file_ is the log, or there is none
   FileNumber number_;  // of the log that was opened

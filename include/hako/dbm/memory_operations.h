@@ -180,7 +180,7 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   void SynchronizeInBackground();
 
   // ---- for LogOperations ----
-  log::NamedLog LogInFile() const { return {place_.end().log.id, place_.log().from, secret_}; }
+  log::NamedLog LogInFile() const { return {place_.end().log.id, place_.log().from, secret_, secret_}; }
   Status NameLog(const log::DatabaseId&, log::Position) {
     sync::MutexLock lock(this->maintenance_mutex_);
     return SynchronizeLocked();
@@ -222,9 +222,7 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
     sync::MutexLock lock(this->maintenance_mutex_);
     const auto name = [&] {
       auto& updates = self().space_->log();
-      log::NamedLog named = updates.NameForCopy(updates.TakePosition());
-      named.secret = secret_;
-      end->log = SnapshotLogOf(named);
+      end->log = SnapshotLogOf(updates.NameForCopy(updates.TakePosition()));
     };
     return SaveState(file, end, name).status();
   }

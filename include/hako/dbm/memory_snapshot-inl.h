@@ -45,7 +45,8 @@ Status MemoryOperations<D, FileT, Options>::SynchronizeLocked() {
   if (!place_.is_known()) return absl::OkStatus();
   auto& updates = self().space_->log();
   const Status failure = updates.Health();
-  const format::SnapshotLog named = failure.ok() ? SnapshotLogOf({updates.id(), updates.position(), secret_}) : format::SnapshotLog();
+  const format::SnapshotLog named =
+      failure.ok() ? SnapshotLogOf({updates.id(), updates.position(), secret_}) : SnapshotLogOf({{}, {}, secret_});
   const std::uint64_t reported = self().expiry() != nullptr ? self().expiry()->reported() : 0;
   Status status = self().space_->damage();
   if (status.ok()) {
@@ -69,7 +70,7 @@ Status MemoryOperations<D, FileT, Options>::WriteSnapshot(bool names_log) {
   log::Position position;
   const auto note = [&](format::SnapshotEnd* end) {
     position = updates.BeginCheckpoint();
-    if (names_log) end->log = SnapshotLogOf({updates.id(), position, secret_});
+    end->log = names_log ? SnapshotLogOf({updates.id(), position, secret_}) : SnapshotLogOf({{}, {}, secret_});
     changed_.store(false);
   };
   const auto save = [&](FileT& file, format::SnapshotEnd* end) -> StatusOr<std::uint64_t> {

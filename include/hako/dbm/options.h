@@ -22,6 +22,10 @@ using UserMetadata = std::array<std::byte, 64>;
 // The type (GetType) of a tree whose records are those of a table (table/table_dbm.h).
 inline constexpr std::uint32_t kTableType = 0x686b7462;  // "hktb"
 
+// In place of a directory in the option log_archive: the history of the database ends. Its archive stays as
+// it is.
+inline constexpr std::string_view kNoLogArchive = "none";
+
 // Options of HashDBM.
 struct HashOptions {
   // Expected number of records; 0 = unknown. A hint, used when the file is created: the table grows
@@ -43,8 +47,10 @@ struct HashOptions {
   // the log and the time that Open takes after a crash.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   // Keep each segment of the log in this directory, which must exist, once the log has no more use for
-  // it: with a copy of the database it restores every later state (dbm/restore.h). "" = none. Requires
-  // a log; a mapped HashDBM keeps one then with kProcess, too.
+  // it: with a copy of the database it restores every later state (dbm/restore.h). No other database may
+  // use the directory. "" = none; but a database that has an archive is opened for writing only with it,
+  // or with kNoLogArchive, which ends its history. Requires a log; a mapped HashDBM keeps one then with
+  // kProcess, too.
   std::string log_archive = {};
   // Interval of hard synchronizations by a background thread, if anything has changed, so that a
   // power cut loses at most the updates since the last one; 0 = only when requested. After a

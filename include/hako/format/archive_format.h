@@ -27,6 +27,7 @@ inline constexpr std::array<char, 16> kArchiveMagic = {'h', 'a', 'k', 'o', ' ', 
 inline constexpr std::uint32_t kArchiveVersion = 1;
 inline constexpr std::string_view kArchiveSuffix = ".hka";
 inline constexpr std::size_t kArchiveDigits = 20;
+inline constexpr std::string_view kArchiveOwner = "owner";  // a file with the path of the database, which locks it
 
 struct ArchiveHeader {
   std::array<char, 16> magic;

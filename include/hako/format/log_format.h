@@ -21,6 +21,9 @@
 // other. Those of a long one have a stream number, and others may lie in between, but none of another
 // run of that number. A run takes effect where it ends; one without an end has none.
 //
+// The id of a log is eight random bytes, and eight that follow from these and from what identifies the
+// database file. So a file tells whether a log that it does not name is one that it had (LogIdOf).
+//
 // The log of a database with an archive (format/archive_format.h) continues the LSNs and sequences of
 // the log before it, which has another id. Each of its segments also has a LogSegmentHistory, and its
 // marks have a time.
@@ -91,9 +94,26 @@ inline std::uint64_t CheckOf(const LogSegmentStart& start) {
   return Hash64(&start, offsetof(LogSegmentStart, history) + offsetof(LogSegmentHistory, check), 0);
 }
 
+using LogId = std::array<std::byte, 16>;
+// The id of a log with these random bytes, of the file that `owner` identifies.
+inline LogId LogIdOf(std::uint64_t random, std::uint64_t owner) {
+  const Le<std::uint64_t> words[] = {random, Hash64(&random, sizeof(random), owner)};
+  LogId id;
+  static_assert(sizeof(words) == sizeof(id));
+  std::memcpy(id.data(), words, sizeof(id));
+  return id;
+}
+inline bool IsLogIdOf(const LogId& id, std::uint64_t owner) {
+  Le<std::uint64_t> random = 0;
+  std::memcpy(static_cast<void*>(&random), id.data(), sizeof(random));
+  return id == LogIdOf(random, owner);
+}
+
 // A bit of the sequence that a database file names together with the id of a log: the log has ended
 // with this segment, all of it is in the archive, and no file is needed. The LSN is that of the state.
 inline constexpr std::uint64_t kLogEnded = std::uint64_t{1} << 63;
+// With kLogEnded: the file is a copy that was made of an open database, which goes on with the history.
+inline constexpr std::uint64_t kLogOfCopy = std::uint64_t{1} << 62;
 
 // The kind of a record: what its replay does.
 enum class LogOp : std::uint8_t {

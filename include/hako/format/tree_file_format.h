@@ -106,7 +106,8 @@ struct TreeSuperBlock {
   Le<std::uint64_t> clock;
   // At a clean end: no record of the file expires before this time, ~0 = none expires; 0: unknown.
   Le<std::uint64_t> first_expiry;
-  std::array<std::byte, 136> reserved;
+  Le<std::uint64_t> file_id;  // random, and another one in a copy (CopyTo); 0 in files of an older library
+  std::array<std::byte, 128> reserved;
   // Meaningless: its first byte is changed to have the block written again.
   std::array<std::byte, 8> touched;
   Le<std::uint64_t> check;  // of the 496 bytes before `touched`

@@ -6,6 +6,9 @@
 // database. A segment is stored only when all its records are durable in the log and a checkpoint has
 // them, so no crash can lead to another history than the archive has.
 //
+// One database at a time uses the directory: Lock holds a lock on the file "owner" there, which names the
+// database. A segment of another log is never replaced.
+//
 // Crash order. A segment is written under another name, synced, renamed, and the directory is synced
 // (file/replace_file.h). Only then may the log write over it.
 //
@@ -15,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <fstream>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +28,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/bytes.h"
 #include "hako/base/status.h"
 #include "hako/file/copy_range.h"
 #include "hako/file/file.h"
@@ -116,6 +121,30 @@ class LogArchive {
     last_ = segment.link();
     return absl::OkStatus();
   }
+  // Keeps other databases away until Unlock. FailedPrecondition names the one that uses the directory.
+  Status Lock(const std::string& database) {
+    const std::string path = absl::StrCat(directory_, "/", std::string(format::kArchiveOwner));
+    FileOptions options;
+    options.mode = OpenMode::kCreate;
+    StatusOr<PositionalParallelFile> file = PositionalParallelFile::Open(path, options);
+    if (absl::IsUnavailable(file.status())) {
+      std::string owner;
+      std::ifstream in(path);
+      std::getline(in, owner);
+      return absl::FailedPreconditionError(absl::StrCat("the log archive ", directory_, " is used by the database ", owner,
+                                                        ", which is open; each database needs a directory for itself"));
+    }
+    if (!file.ok()) return Status(file.status().code(), absl::StrCat("the log archive ", directory_, ": ", file.status().message()));
+    const std::string line = database + "\n";
+    HAKO_RETURN_IF_ERROR(file->Resize(line.size()));
+    HAKO_RETURN_IF_ERROR(file->WriteAt(0, AsBytes(line)));
+    owner_.emplace(*std::move(file));
+    return absl::OkStatus();
+  }
+  void Unlock() {
+    if (owner_) (void)owner_->Close();
+    owner_.reset();
+  }
   const std::string& directory() const { return directory_; }
   // The last segment of the history, which may have been moved elsewhere; none before the first.
   const Link& last() const { return last_; }
@@ -138,7 +167,9 @@ class LogArchive {
                                  .check = 0};
     header.check = CheckOf(header);
     const auto write = [&](ArchiveFile& to) { return Write(file, segment, header, to); };
-    const Status status = ReplaceFile<ArchiveFile>(absl::StrCat(directory_, "/", ArchiveNameOf(segment.sequence)), write);
+    const std::string path = absl::StrCat(directory_, "/", ArchiveNameOf(segment.sequence));
+    Status status = RefuseOther(path, log, segment);
+    if (status.ok()) status = ReplaceFile<ArchiveFile>(path, write);
     if (!status.ok()) {
       return Status(status.code(), absl::StrCat("the log archive ", directory_, " could not be written: ", status.message(),
                                                 "; the log keeps what it lacks"));
@@ -148,6 +179,15 @@ class LogArchive {
   }
 
  private:
+  // There may be a file of an earlier attempt, or with less of the segment.
+  static Status RefuseOther(const std::string& path, const DatabaseId& log, const Segment& segment) {
+    const StatusOr<ArchivedSegment> found = ReadArchived<ArchiveFile>(path);
+    if (absl::IsNotFound(found.status())) return absl::OkStatus();
+    if (found.ok() && found->log == log && found->segment.first == segment.first) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(path, " is there already, and not of this database",
+                                                      found.ok() ? "" : absl::StrCat(" (", found.status().message(), ")"),
+                                                      "; it is not replaced: move it elsewhere"));
+  }
   static Status Write(const FileT& file, const Segment& segment, const format::ArchiveHeader& header, ArchiveFile& to) {
     const std::uint64_t bytes = header.end_lsn - segment.first;
     HAKO_RETURN_IF_ERROR(to.Resize(format::kLogSegmentHeader + bytes));
@@ -157,6 +197,7 @@ class LogArchive {
 
   std::string directory_;
   Link last_;
+  std::optional<PositionalParallelFile> owner_;  // locked
 };
 
 }  // namespace hako::log

@@ -48,7 +48,7 @@ struct Position {
 };
 
 // Identifies the database that a log belongs to.
-using DatabaseId = std::array<std::byte, 16>;
+using DatabaseId = format::LogId;
 
 // A segment of the history of a database: the log that it is of, and its sequence. Zeros = none.
 struct Link {

@@ -28,8 +28,7 @@ Status RecordLog<FileT>::FindUnarchived(LogArchive<FileT>& archive) {
     HAKO_ASSIGN_OR_RETURN(const bool is_whole, reader.IsWhole(kept));
     if (!is_whole) {
       return DataLossError(
-          "the log has a damaged record that the archive needs; the database does not, and opened once without log_archive it begins "
-          "another history; segment",
+          "the log has a damaged record that the archive needs; the database does not: end its history by log_archive=none; segment",
           kept.offset());
     }
   }

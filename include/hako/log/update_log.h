@@ -54,21 +54,27 @@ struct NamedLog {
   DatabaseId id{};
   Position from;
   std::uint64_t secret = 0;
+  std::uint64_t owner = 0;  // identifies the file (format::LogIdOf)
 
   bool IsNone() const { return id == DatabaseId{}; }
   // The database was closed, or is a copy: the log is in an archive, and no file of it is needed.
   bool HasEnded() const { return from.HasEnded(); }
+  // Whether the history goes on elsewhere, as the file is a copy of an open database.
+  bool IsOfCopy() const { return HasEnded() && (from.sequence & format::kLogOfCopy) != 0; }
   // Whether the file of the log has updates that the database lacks, or may have.
   bool IsNeeded() const { return !IsNone() && !HasEnded(); }
-  Link link() const { return IsNone() ? Link{} : Link{id, from.sequence & ~format::kLogEnded}; }
+  Link link() const { return IsNone() ? Link{} : Link{id, from.sequence & ~(format::kLogEnded | format::kLogOfCopy)}; }
 };
 // The log that a superblock names.
 template <class Block>
 NamedLog NamedLogOf(const Block& super) {
-  return {super.log_id, {super.log_lsn, super.log_sequence}, super.secret};
+  std::uint64_t owner = super.secret;
+  if constexpr (requires { super.file_id; }) owner ^= super.file_id;
+  return {super.log_id, {super.log_lsn, super.log_sequence}, super.secret, owner};
 }
 // How a database names a log that has ended with this segment.
 inline Position EndedPosition(Link last, Lsn lsn) { return {lsn, last.sequence | format::kLogEnded}; }
+inline Position CopiedPosition(Position ended) { return {ended.lsn, ended.sequence | format::kLogOfCopy}; }
 
 // Progress: Ask() requests a checkpoint, has_failed() says that the last one failed, WaitFor(time,
 // done) waits for one.
@@ -173,10 +179,10 @@ class UpdateLog {
   // REQUIRES: no checkpoint runs
   NamedLog NameForCopy(Position at) const {
     if (is_on() && archive_ == nullptr) return {};
-    if (!is_on()) return at.HasEnded() ? NamedLog{id_, at, 0} : NamedLog{};
+    if (!is_on()) return at.HasEnded() ? NamedLog{id_, CopiedPosition(at), 0} : NamedLog{};
     Link link = log_->LinkAt(at.lsn, *archive_);
     if (link.IsNone()) link = {id_, at.sequence};  // before the first update of the history
-    return {link.log, EndedPosition(link, at.lsn), 0};
+    return {link.log, CopiedPosition(EndedPosition(link, at.lsn)), 0};
   }
   // Before Close, once the log is durable: stores all of it. Then the database is to name the end of
   // the history, archive()->last(). REQUIRES: is_on, and no update is made any more

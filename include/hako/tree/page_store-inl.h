@@ -33,6 +33,7 @@ auto PageStore<FileT>::Create(FileT& file, std::string_view comparator, std::str
   comparator.copy(super.comparator.data(), super.comparator.size());
   codec.copy(super.codec.data(), super.codec.size());
   super.secret = RandomSeed();
+  super.file_id = RandomSeed();
   super.end = format::kTreeFirstUnit;
   super.sequence = 1;
   super.check = format::CheckOf(super);
@@ -230,7 +231,10 @@ Status PageStore<FileT>::Copy(const Pinned& pinned, OtherFile& out) const {
     }
   }
   HAKO_RETURN_IF_ERROR(out.Sync());
-  HAKO_RETURN_IF_ERROR(out.WriteAt(pinned.super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&pinned.super, 1))));
+  Super super = pinned.super;
+  super.file_id = RandomSeed();
+  super.check = format::CheckOf(super);
+  HAKO_RETURN_IF_ERROR(out.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
   return out.Sync();
 }
 
