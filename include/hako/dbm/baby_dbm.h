@@ -49,6 +49,7 @@ namespace hako {
 //   TreeOperations (dbm/tree_operations.h), EngineOperations (dbm/engine_operations.h)
 //     Process, Fetch, ProcessMulti, FetchMulti, Prefetch  the primitives
 //     ProcessEach, ProcessEachParallel, Count             all records
+//     ProcessState                                        all records of one moment
 //     MakeIterator                                        a cursor (dbm/tree_cursor.h)
 //     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
 //   OrderedOperations (dbm/ordered_operations.h)

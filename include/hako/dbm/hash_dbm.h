@@ -64,6 +64,7 @@ namespace hako {
 //   HashOperations (dbm/hash_operations.h), EngineOperations (dbm/engine_operations.h)
 //     Process, Fetch, ProcessMulti, FetchMulti, Prefetch  the primitives
 //     ProcessEachParallel, Count                          all records
+//     ProcessState                                        all records of one moment
 //     MakeIterator                                        a cursor (dbm/hash_cursor.h)
 //     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
 //   LogOperations (dbm/log_operations.h), FileOperations (dbm/file_operations.h)

@@ -12,7 +12,7 @@
 // the databases in files do: see dbm/tree_dbm.h. kProcess is the default, as it is there: an open
 // database loses nothing if its program dies, at the price of a copy of each update to the page cache.
 // Snapshots are also written by a background thread, beside readers and writers, once the log has
-// TinyOptions::log_bytes. With kNone a snapshot stops the writers until it is written.
+// TinyOptions::log_bytes. With kNone a snapshot is the state of one moment, too (ProcessState in dbm/dbm.h).
 //
 // A ProcessMulti survives a crash as a whole or not at all. Save writes a temporary file, syncs it and
 // renames it over the target, so a crash or an error leaves the old file unchanged. Load refuses a
@@ -74,6 +74,7 @@ namespace hako {
 //   HashOperations (dbm/hash_operations.h), EngineOperations (dbm/engine_operations.h)
 //     Process, Fetch, ProcessMulti, FetchMulti, Prefetch  the primitives
 //     ProcessEach, ProcessEachParallel, Count             all records
+//     ProcessState                                        all records of one moment
 //     MakeIterator                                        a cursor (dbm/hash_cursor.h)
 //     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
 //   MemoryOperations (dbm/memory_operations.h)

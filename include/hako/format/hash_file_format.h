@@ -94,7 +94,8 @@ struct HashSuperBlock {
   Le<std::uint64_t> clock;
   // At a clean end: no record of the file expires before this time, ~0 = none expires; 0: unknown.
   Le<std::uint64_t> first_expiry;
-  std::array<std::byte, 208> reserved;
+  Le<std::uint64_t> file_id;  // random; 0 in files of an older library
+  std::array<std::byte, 200> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);

@@ -298,6 +298,7 @@ class ExtentFile : public LiveStateFile<FileT> {
     super_.align_pow = static_cast<std::uint32_t>(align_pow);
     super_.hash_seed = hash_seed != 0 ? hash_seed : RandomSeed();
     super_.secret = hash_seed != 0 ? MixBits(hash_seed) : RandomSeed();
+    super_.file_id = RandomSeed();
     super_.epoch = 1;
     super_.tail = format::kFirstExtent;
     super_.synced_at = WallClock();
