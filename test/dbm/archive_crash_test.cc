@@ -344,7 +344,7 @@ TEST(ArchiveOfAKilledTableTest, HasWhatOpenSynchronizes) {
       directory.on_event = [&](Place place) {
         if (place == Place::kDatabase && ++num_events == 2) left = directory.Kill();
       };
-      ASSERT_OK_AND_ASSIGN(const auto db, Hash::Database::Open(path, Hash::With(Durability::kNone, std::string(kNoLogArchive))));
+      ASSERT_OK_AND_ASSIGN(const auto db, Hash::Database::Open(path, Hash::With(Durability::kNone, kNoLogArchive)));
       directory.on_event = nullptr;
       ASSERT_EQ(ListByIterator(*db).records, states.back());
     });
