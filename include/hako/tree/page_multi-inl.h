@@ -14,7 +14,8 @@ namespace hako::tree {
 // A writer's update of several leaves. All keys are decided on before the first change, and steps
 // that can fail are tried before it; the last of them appends the whole update to the log, as one
 // run. When a leaf is split, both halves stay locked. Long values are read before the first lock and
-// never while one is held, except for a capture (sync/range_capture.h): if the locked leaves name long values that the visitor needs and that were
+// never while one is held, except for a capture (sync/range_capture.h): if the locked leaves name long
+// values that the visitor needs and that were
 // not read, all leaves are unlocked, the values read, and the leaves locked again.
 template <class Space, Comparator Compare>
 class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
