@@ -18,7 +18,7 @@ set(layer_hash log storage file format sync base)
 set(layer_tree log storage file format sync base)
 set(layer_array tree log storage file format sync base)
 set(layer_dbm hash tree array log storage text format file sync base)
-set(layer_table dbm text format file sync base)
+set(layer_table dbm storage text format file sync base)
 set(layers base sync file format text storage log hash tree array dbm table)
 set(engine_hash bucket_eviction bucket_fetch bucket_growth bucket_guard bucket_homes bucket_index bucket_multi bucket_multi_guard bucket_passes bucket_prefetch bucket_redo bucket_scan copy_buffer line_access line_table line_uses overflow_ids
   record_limit record_logging record_space record_view table_shape)
