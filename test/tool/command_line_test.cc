@@ -111,7 +111,7 @@ const Mistake kMistakes[] = {
      "hako list: Requires at most 1 options be given from [--json,--tsv,--hex,--escape,--raw,-0]",
      " list"},
     {{"get", "a.foo", "k"}, "hako: a.foo: unknown suffix; use .hkh, .hkt, .hka or .hks, or set --dbm hash, tree, array, tiny or baby", ""},
-    {{"export", "a.hkh", "--format", "xml"}, "hako export: --format: xml not in {tsv,jsonl,dump}", " export"},
+    {{"export", "a.hkh", "--format", "xml"}, "hako export: --format: xml not in {tsv,jsonl,dump,csv}", " export"},
     {{"export", "a.hkh", "--mapsize", "1m"}, "hako export: --mapsize requires --format dump", " export"},
     {{"list", "a.hkh", "--jump_key", "k"}, "hako list: --move jump... and --jump_key require each other", " list"},
     {{"list", "a.hkh", "--move", "jumplower", "--jump_key", "k"},
