@@ -1,5 +1,6 @@
-# hako at work on real data: every package that dpkg knows on this machine becomes a record of a hash table and of a tree, and both are
-# asked.
+# hako at work on real data: every package that dpkg knows on this machine becomes a record of a hash table and of a tree, every file of
+# these packages, some 10,000 or more, a row of a table, and all are asked; then a process is killed, and a lost record comes back by a
+# restore.
 #
 #   cmake -D HAKO=<the tool> -D DIR=<a folder for its files> [-D ITERATIONS=<of the speed test>] -P cmake/Demo.cmake
 #
@@ -20,7 +21,11 @@ cmake_path(GET HAKO PARENT_PATH bin)
 set(ENV{PATH} "${bin}:$ENV{PATH}")
 set(ENV{LC_ALL} C.UTF-8) # the tool escapes bytes that are not UTF-8, sort goes by bytes
 file(MAKE_DIRECTORY ${DIR})
-file(REMOVE ${DIR}/packages.hkh ${DIR}/packages.hkt ${DIR}/perf.hkh ${DIR}/perf.hkt)
+file(GLOB before ${DIR}/*.hk? ${DIR}/*.hktb ${DIR}/*-log)
+if(before)
+  file(REMOVE ${before})
+endif()
+file(REMOVE_RECURSE ${DIR}/archive)
 set(num_checks 0)
 
 function(say text)
@@ -62,7 +67,7 @@ function(check what found expected)
   set(num_checks ${num_checks} PARENT_SCOPE)
 endfunction()
 
-say("hako demo: the packages of this machine as a database. To go on by hand:\n\n  cd ${DIR}\n  PATH=${bin}:$PATH\n")
+say("hako demo: the packages of this machine, and their files, as databases. To go on by hand:\n\n  cd ${DIR}\n  PATH=${bin}:$PATH\n")
 
 # Control characters stand for the ends of fields and records until the characters that are special in TSV have been escaped.
 say("== Export: what dpkg knows, as a line of text a package: name, tab, version and section and description")
@@ -124,6 +129,66 @@ run("hako export packages.hkt | cmp - <(sort packages.tsv)")
 check("all of it comes out sorted, byte by byte what went in" "${output}" "")
 run("hako verify packages.hkt")
 
+say("\n== A table: every file of these packages is a row; the key is its path")
+# A path of several packages, as a directory is, counts for the first. A quote in CSV is written twice.
+file(WRITE ${DIR}/files.awk [=[
+BEGIN { print "path,package,depth" }
+FNR == 1 { package = FILENAME; sub(".*/", "", package); sub("\\.list$", "", package); sub(":.*", "", package) }
+!seen[$0]++ { path = $0; depth = gsub("/", "/", path); gsub("\"", "\"\"", path); printf "\"%s\",%s,%d\n", path, package, depth }
+]=])
+run("awk -f files.awk /var/lib/dpkg/info/*.list > files.csv; sort -u /var/lib/dpkg/info/*.list | wc -l")
+set(num_files "${output}")
+run("hako table create files.hktb --column package:string --column depth:int64")
+run("hako import files.hktb files.csv --key path")
+run("hako count files.hktb")
+check("a row for each of ${num_files} files" "${output}" "${num_files}")
+run("hako table schema files.hktb")
+run("hako table query files.hktb 'select count(*) where package = ?' bash --csv | tail -n 1")
+set(found "${output}")
+run("awk -F , '$(NF-1) == \"bash\"' files.csv | wc -l")
+check("the files of bash are as many as awk counts" "${found}" "${output}")
+run("hako table index files.hktb --on package")
+run("hako table explain files.hktb \"select * where package = 'bash'\"")
+run("hako table query files.hktb 'select count(*) where package = ?' bash --csv | tail -n 1")
+check("with an index they are the same" "${found}" "${output}")
+run("hako table query files.hktb 'select key, package, depth where package = ? order by depth desc limit 5' bash --box")
+run("hako table query files.hktb 'select max(depth)' --csv | tail -n 1")
+set(found "${output}")
+run("awk -F , 'NR > 1 && $NF > most { most = $NF } END { print most }' files.csv")
+check("the deepest path is as deep as awk says" "${found}" "${output}")
+run("hako export files.hktb - --format csv | awk -F , 'NR > 1 { print $(NF-1) }' | sort | uniq -c | sort -rn | sed -n 1,3p")
+run("hako verify files.hktb")
+run("hako inspect files.hktb --plot")
+
+say("\n== A kill: the process dies while it has the database open, and nothing that it has said is lost")
+set(script "coproc hako shell killed.hkt; printf 'import packages.tsv\\nset last words\\ncount\\n' >&\${COPROC[1]}")
+string(APPEND script "; read -r count <&\${COPROC[0]}; kill -9 \$COPROC_PID; echo \$count")
+run("hako create killed.hkt")
+run("${script}")
+math(EXPR num_and_one "${num_packages} + 1")
+check("${num_and_one} records when it died" "${output}" "${num_and_one}")
+run("hako log killed.hkt --limit 2 | sed -n 1,3p")
+run("hako verify killed.hkt")
+run("hako get killed.hkt last")
+check("the last record is there" "${output}" "words")
+run("hako count killed.hkt")
+check("and so are all others" "${output}" "${num_and_one}")
+
+say("\n== A restore: a record is lost by mistake, and comes back from a copy and the archive of the log")
+run("mkdir archive; hako create live.hkt --log_archive archive")
+run("hako import live.hkt packages.tsv --log_archive archive")
+run("hako copy live.hkt copy.hkt")
+run("hako set live.hkt later 'than the copy' --log_archive archive")
+run("sleep 0.3; date -u +%Y-%m-%dT%H:%M:%S.%NZ; sleep 0.3")
+set(time "${output}")
+run("hako remove live.hkt bash --log_archive archive")
+run("hako get live.hkt bash" 1)
+run("hako restore copy.hkt archive restored.hkt --until ${time}")
+run("hako get restored.hkt bash")
+check("it is back" "${output}" "${bash_package}")
+run("hako get restored.hkt later")
+check("and so is what was set after the copy" "${output}" "than the copy")
+
 say("\n== Verify and inspect")
 run("hako verify packages.hkh")
 run("hako inspect packages.hkh")
@@ -139,4 +204,4 @@ foreach(target "--path perf.hkh" "--path perf.hkt" "--dbm tiny")
   check("all set, found, iterated and removed" "${counts}" "${all};${all};${all};num_records=0")
 endforeach()
 
-say("\n${num_checks} checks passed. The databases are ${DIR}/packages.hkh and packages.hkt")
+say("\n${num_checks} checks passed. The databases are ${DIR}/packages.hkh, packages.hkt and files.hktb")

@@ -9,7 +9,7 @@
 //   tree/     the B+ tree and its spaces, in memory and in a file         hako::tree
 //   log/      the record log: updates in order, group commit              hako::log
 //   storage/  shared: reserved memory, snapshots, superblocks             hako::storage
-//   text/     records as text: TSV, JSON Lines, dumps                     hako, hako::text
+//   text/     records as text: CSV, TSV, JSON Lines, dumps                hako, hako::text
 //   format/   on-disk structs and small pure functions                    hako::format
 //   file/     devices: mapped, positional, in memory, chosen at run time  hako
 //   sync/     locks, versions, per-thread state                           hako::sync
@@ -96,5 +96,6 @@
 #include "hako/table/schema.h"
 #include "hako/table/table_dbm.h"
 #include "hako/table/value.h"
+#include "hako/text/csv.h"
 #include "hako/text/record_text.h"
 #include "hako/version.h"

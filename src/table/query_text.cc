@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -24,7 +25,7 @@ struct Token {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) { Advance(); }
+  explicit Parser(std::string_view text, std::span<const Value> parameters = {}) : text_(text), parameters_(parameters) { Advance(); }
 
   StatusOr<Statement> ParseAll() {
     Statement statement;
@@ -53,6 +54,8 @@ class Parser {
   template <class T>
   StatusOr<T> Finish(T result) {
     if (status_.ok() && token_.kind != Token::Kind::kEnd) Fail("the end");
+    if (status_.ok() && num_taken_ < parameters_.size())
+      FailAt(text_.size(), absl::StrCat(parameters_.size(), " parameters are given, and the statement has ", num_taken_, " places (?)"));
     if (!status_.ok()) return status_;
     return result;
   }
@@ -153,8 +156,22 @@ class Parser {
     Expect(")");
     return (cast.empty() ? Key() : Column(cast)).Numeric();
   }
+  // The parameter that stands for a ?; nullopt if the next token is none, or no parameter is left.
+  std::optional<Value> TakeParameter() {
+    if (token_.kind != Token::Kind::kSign || token_.text != "?") return std::nullopt;
+    if (num_taken_ == parameters_.size()) {
+      FailAt(token_.position, absl::StrCat("parameter ", num_taken_ + 1, " is not given"));
+      return std::nullopt;
+    }
+    return parameters_[num_taken_++];
+  }
   OwnedValue TakeLiteral(bool may_be_null = false) {
-    std::optional<Value> value;
+    const std::size_t position = token_.position;
+    std::optional<Value> value = TakeParameter();
+    if (value && value->is_null() && !may_be_null) {
+      FailAt(position, absl::StrCat("parameter ", num_taken_, " is null: use 'is null'"));
+      return {};
+    }
     const std::string text = token_.text;
     if (token_.kind == Token::Kind::kText) value = Value(text);
     if (token_.kind == Token::Kind::kNumber) {
@@ -170,20 +187,24 @@ class Parser {
     if (IsWord("false") && !is_negative) value = Value(false);
     if (IsWord("null") && !is_negative && may_be_null) value = Value();
     if (!value) {
-      Fail("a literal: 'text', a number, true or false");
+      Fail("a literal: 'text', a number, true, false or ?");
       return {};
     }
     Advance();
     return *value;
   }
   std::string TakeText() {
-    if (token_.kind != Token::Kind::kText) Fail("a text in single quotes");
-    std::string text = token_.text;
+    const std::optional<Value> parameter = TakeParameter();
+    const bool is_text = parameter && parameter->kind() == Value::Kind::kBytes;
+    if (parameter ? !is_text : token_.kind != Token::Kind::kText)
+      parameter ? FailAt(token_.position, absl::StrCat("parameter ", num_taken_, " is no text")) : Fail("a text in single quotes");
+    std::string text = is_text ? std::string(parameter->bytes()) : token_.text;
     if (status_.ok()) Advance();
     return text;
   }
   std::uint64_t TakeCount() {
-    const std::optional<Value> number = token_.kind == Token::Kind::kNumber ? table::ParseDecimal(token_.text) : std::nullopt;
+    std::optional<Value> number = TakeParameter();
+    if (!number && token_.kind == Token::Kind::kNumber) number = table::ParseDecimal(token_.text);
     if (!number || number->kind() != Value::Kind::kInt || number->int_value() < 0) {
       Fail("a number of rows");
       return 0;
@@ -310,6 +331,8 @@ class Parser {
 
   static constexpr int kDepthMax = 100;
   std::string_view text_;
+  std::span<const Value> parameters_;
+  std::size_t num_taken_ = 0;  // of the parameters
   std::size_t at_ = 0;
   Token token_;
   Status status_;
@@ -318,7 +341,7 @@ class Parser {
 
 }  // namespace
 
-StatusOr<Statement> ParseStatement(std::string_view text) { return Parser(text).ParseAll(); }
+StatusOr<Statement> ParseStatement(std::string_view text, std::span<const Value> parameters) { return Parser(text, parameters).ParseAll(); }
 StatusOr<Condition> ParseCondition(std::string_view text) { return Parser(text).ParseConditionAlone(); }
 
 }  // namespace hako

@@ -198,10 +198,12 @@ std::vector<ColumnInfo> TableDBM::Columns() const {
   const table::ColumnNames& names = core_->catalogue.names();
   for (std::size_t number = 1; number <= names.size(); ++number) {
     const table::StoredColumn* const column = names.Get(static_cast<ColumnId>(number));
-    if (column != nullptr) columns.push_back({column->name, column->type, column->not_null});
+    if (column != nullptr) columns.push_back({column->name, column->type, column->not_null, column->default_value});
   }
   return columns;
 }
+
+bool TableDBM::HasClosedSchema() const { return core_->catalogue.has_closed_schema(); }
 
 std::vector<IndexInfo> TableDBM::Indices() const {
   std::vector<IndexInfo> infos;
@@ -331,7 +333,9 @@ Status TableDBM::Synchronize(SyncMode mode) { return core_->store->Synchronize(m
 std::uint64_t TableDBM::LastLsn() { return core_->store->LastLsn(); }
 Status TableDBM::WaitDurable(std::uint64_t lsn) { return core_->store->WaitDurable(lsn); }
 Status TableDBM::CopyTo(const std::string& path) { return core_->store->CopyTo(path); }
+bool TableDBM::ShouldBeRebuilt() { return core_->store->ShouldBeRebuilt(); }
 Status TableDBM::Rebuild() { return core_->store->Rebuild(); }
+StatusOr<ScrubProgress> TableDBM::Scrub(const ScrubOptions& options) { return core_->store->Scrub(options); }
 Status TableDBM::Verify() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(core_->store->Verify());
   return table::VerifyTable(*core_);

@@ -45,10 +45,10 @@ StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
     start = ends[i] + 1;
   }
   begin_ += is_cut ? start - 1 : start;
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (line_number_ == 0 && found != 0 && std::string_view(lines[0].data(), lines[0].size()).starts_with(kByteOrderMark))
-    lines[0] = lines[0].subspan(kByteOrderMark.size());
+  if (line_number_ == 0 && found != 0 && std::string_view(lines[0].data(), lines[0].size()).starts_with(text::kByteOrderMark))
+    lines[0] = lines[0].subspan(text::kByteOrderMark.size());
   line_number_ += found;
+  has_line_feed_ = !is_cut;
   return found;
 }
 
@@ -107,6 +107,20 @@ class FormatReader : public RecordReader {
   // Whether Take came to the end of the text where it took too few.
   bool IsAtEnd() const { return waits_ && status_.ok(); }
 
+  // Removes the carriage return before the line feed if the first line had one: see the head of
+  // text/record_text.h. `lines_before` as in Refuse.
+  bool EndLine(Line* line, std::uint64_t lines_before = 0) {
+    const bool has_return = !line->empty() && line->back() == '\r';
+    if (lines_before == 0 && !lines_->has_line_feed()) return !has_return || Refuse("ends with a carriage return without a line feed");
+    if (line_end_ == LineEnd::kUnknown) line_end_ = has_return ? LineEnd::kReturnAndFeed : LineEnd::kFeed;
+    if (has_return != (line_end_ == LineEnd::kReturnAndFeed))
+      return Refuse(has_return ? "ends with a carriage return, and the lines before do not (as a byte of the value it is \\r)"
+                               : "ends without a carriage return, and the lines before have one",
+                    lines_before);
+    if (has_return) *line = line->first(line->size() - 1);
+    return true;
+  }
+
   // The line last taken is malformed, or the one before it.
   bool Refuse(std::string_view what, std::uint64_t lines_before = 0) {
     status_ = absl::InvalidArgumentError(absl::StrCat("line ", lines_->line_number() - lines_before, ": ", ToAbsl(what)));
@@ -114,9 +128,12 @@ class FormatReader : public RecordReader {
   }
 
  private:
+  enum class LineEnd { kUnknown, kFeed, kReturnAndFeed };
+
   LineReader* lines_;
   Status status_;
   bool waits_ = true;
+  LineEnd line_end_ = LineEnd::kUnknown;
 };
 
 std::string_view ViewOf(std::span<const char> line) { return {line.data(), line.size()}; }
@@ -137,6 +154,7 @@ class TsvReader final : public FormatReader<TsvReader> {
   bool ReadRecord(KeyValue* record) {
     Line line;
     if (!TakeLineWithText(&line)) return false;
+    if (options_.escapes && !EndLine(&line)) return false;
     const std::size_t tab = ViewOf(line).find('\t');
     if (tab == std::string_view::npos) return Refuse("no tab between key and value");
     const Line key = line.first(tab);
@@ -189,19 +207,37 @@ class DumpReader final : public FormatReader<DumpReader> {
     Line lines[2];
     const std::size_t count = Take(lines);
     if (count == 0 && !IsAtEnd()) return false;
-    if (count != 0 && ViewOf(lines[0]) == kEnd) return count == 2 ? Refuse("text after DATA=END: dump one database at a time") : false;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!EndLine(&lines[i], count - 1 - i)) return false;
+    }
+    if (count != 0 && ViewOf(lines[0]) == kEnd)
+      return count == 2 ? Refuse("text after DATA=END, as of a dump of several databases: dump each by itself") : false;
     if (count < 2) return Refuse("the dump ends without DATA=END: it is incomplete");
     if (ViewOf(lines[1]) == kEnd) return Refuse("the last key has no value");
-    return Decode(lines[0], &record->key, 1) && Decode(lines[1], &record->value, 0);
+    if (!Decode(lines[0], &record->key, 1) || !Decode(lines[1], &record->value, 0)) return false;
+    if (has_key_ && record->key == last_key_)
+      return Refuse("the key of the record before again: the dump has several values for a key, and a database of hako has one", 1);
+    last_key_ = record->key;
+    has_key_ = true;
+    return true;
   }
 
  private:
   static constexpr std::string_view kEnd = "DATA=END";
+  // Settings that hako does not have, so that an import would lose values or the order of keys.
+  static constexpr std::pair<std::string_view, std::string_view> kLost[] = {
+      {"duplicates", "several values for a key"},
+      {"dupsort", "several values for a key"},
+      {"dupfixed", "several values for a key"},
+      {"integerkey", "keys that are ordered as integers of the machine that wrote them"},
+      {"reversekey", "keys that are ordered from their last byte on"},
+  };
 
   bool ReadHeader() {
     while (true) {
       Line taken;
       if (!TakeLine(&taken)) return IsAtEnd() && Refuse("no HEADER=END: not a complete dump of mdb_dump, db_dump or hako");
+      if (!EndLine(&taken)) return false;
       const std::string_view line = ViewOf(taken);
       const std::size_t equals = line.find('=');
       if (equals == line.npos) return Refuse("malformed header line of a dump");
@@ -213,8 +249,14 @@ class DumpReader final : public FormatReader<DumpReader> {
         return Refuse("unknown format; bytevalue and print are supported");
       if (name == "format") is_print_ = setting == "print";
       if (name == "type" && setting != "btree" && setting != "hash") return Refuse("unsupported type; btree and hash are");
-      if (name == "duplicates" && setting == "1") return Refuse("dumps with several values for a key are not supported");
+      for (const auto& [lost, meaning] : kLost) {
+        if (name == lost && setting != "0") return RefuseSetting(line, meaning);
+      }
     }
+  }
+  bool RefuseSetting(std::string_view line, std::string_view meaning) {
+    return Refuse(absl::StrCat(ToAbsl(line), ": dumps with ", ToAbsl(meaning),
+                               " are not supported; without this line the keys and values are imported as bytes"));
   }
 
   bool Decode(Line line, std::string_view* bytes, std::uint64_t lines_before) {
@@ -236,6 +278,8 @@ class DumpReader final : public FormatReader<DumpReader> {
 
   bool has_header_ = false;
   bool is_print_ = false;
+  bool has_key_ = false;
+  std::string last_key_;  // of the record before
 };
 
 }  // namespace

@@ -9,8 +9,6 @@ namespace {
 // Backslashes go out as \5c, which every reader of the format knows; not all know \\ .
 constexpr text::SpecialBytes kPrintSpecial = {.below = 0x20, .one = '\\', .other = 0x7f, .high = true};
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
 // A line of a dump.
 void AppendDumpLine(bool print, std::string_view data, std::string* out) {
   out->push_back(' ');
@@ -55,7 +53,7 @@ void RecordWriter::Add(const KeyValue& record, std::string* out) const {
   std::string_view key = record.key;
   switch (format_) {
     case TextFormat::kTsv:
-      if (key.starts_with(kByteOrderMark)) {  // a reader would skip it in the first line
+      if (key.starts_with(text::kByteOrderMark)) {  // a reader would skip it in the first line
         text::AppendByteEscape(key[0], out);
         key.remove_prefix(1);
       }

@@ -2,17 +2,21 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "hako/text/json_record.h"
 #include "hako/text/text_encoding.h"
 #include "tool/command.h"
 #include "tool/database.h"
 #include "tool/interrupt.h"
 #include "tool/output.h"
 #include "tool/text_file.h"
+#include "tool/times.h"
 
 namespace hako::tool {
 namespace {
@@ -89,16 +93,53 @@ int RunGet(GetOptions options) {
 
 // When a record expires: --ttl or --expire_at.
 struct TimeOptions {
-  std::int64_t ttl = 0, expire_at = 0;  // in milliseconds; 0 = not given
+  std::uint64_t ttl = 0, expire_at = 0;  // in milliseconds; 0 = not given
 
   void AddTo(CLI::App* app) {
-    constexpr std::int64_t kMax = static_cast<std::int64_t>(Expiry::kTimeMax);
-    CLI::Option* const has_ttl = AddNumber(app, "--ttl", &ttl, "The record expires in N milliseconds", 1, kMax);
-    AddNumber(app, "--expire_at", &expire_at, "The record expires at this time, in milliseconds since 1970", 1, kMax)->excludes(has_ttl);
+    const auto take_ttl = [this](const CLI::results_t& results) {
+      ttl = Checked("--ttl", results[0], ParseDuration(results[0], kMillisecond), "duration", kDurationExamples);
+      return true;
+    };
+    const auto take_time = [this](const CLI::results_t& results) {
+      expire_at = Checked("--expire_at", results[0], ParseTime(results[0], kMillisecond), "time", kTimeExamples);
+      return true;
+    };
+    CLI::Option* const has_ttl =
+        app->add_option("--ttl", take_ttl,
+                        absl::StrCat("The record expires after this time, as ", kDurationExamples, "; a plain number counts milliseconds"))
+            ->option_text("DURATION")
+            ->expected(1);
+    app->add_option("--expire_at,--expire-at", take_time,
+                    absl::StrCat("The record expires at this time, as ", kTimeExamples, "; a plain number counts milliseconds since 1970"))
+        ->option_text("TIME")
+        ->expected(1)
+        ->excludes(has_ttl);
   }
   bool IsGiven() const { return ttl != 0 || expire_at != 0; }
-  std::optional<std::chrono::milliseconds> Ttl() const { return ttl != 0 ? std::optional(std::chrono::milliseconds(ttl)) : std::nullopt; }
+  std::optional<std::chrono::milliseconds> Ttl() const {
+    return ttl != 0 ? std::optional(std::chrono::milliseconds(static_cast<std::int64_t>(ttl))) : std::nullopt;
+  }
+
+ private:
+  static constexpr std::uint64_t kMillisecond = 1000;
+
+  // Microseconds as milliseconds, which must be at least 1 and a time that a record can have.
+  static std::uint64_t Checked(const char* option, const std::string& text, std::optional<std::uint64_t> microseconds, const char* kind,
+                               const char* examples) {
+    if (!microseconds) throw CLI::ValidationError(option, absl::StrCat("'", text, "' is no ", kind, ", such as ", examples));
+    const std::uint64_t milliseconds = *microseconds / kMillisecond;
+    if (milliseconds < 1 || milliseconds > Expiry::kTimeMax)
+      throw CLI::ValidationError(option, absl::StrCat(text, " is out of range, 1 ms to ", Expiry::kTimeMax, " ms"));
+    return milliseconds;
+  }
 };
+
+// The way out of an error, where a time is given and the database has none.
+std::string_view AdviceOnTimes(AnyDBM& db, const Status& status) {
+  if (!absl::IsFailedPrecondition(status) || db.expiry() != nullptr) return "";
+  return "create another with hako create 'NEW?expiry=true', and move the records by hako merge NEW OLD";
+}
+std::string_view AdviceOnTimes(RemoteDatabase&, const Status&) { return ""; }
 
 struct SetCommandOptions {
   DatabaseOptions database;
@@ -161,13 +202,13 @@ int RunSet(SetCommandOptions options) {
   }
   return WithRecords(options.database, [&options, increments](auto& db) -> int {
     if (increments) return Increment(options, db);
-    const Status status = options.append->count() > 0 ? db.Append(options.key, options.value, options.delimiter)
-                                                      : db.Set(options.key, options.value,
-                                                               {.overwrite = !options.no_overwrite,
-                                                                .ttl = options.time.Ttl(),
-                                                                .expire_at = static_cast<std::uint64_t>(options.time.expire_at)});
+    const Status status =
+        options.append->count() > 0
+            ? db.Append(options.key, options.value, options.delimiter)
+            : db.Set(options.key, options.value,
+                     {.overwrite = !options.no_overwrite, .ttl = options.time.Ttl(), .expire_at = options.time.expire_at});
     if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.key, "--no_overwrite: a record exists of key");
-    return status.ok() ? kExitDone : FailDatabase(options.database, status);
+    return status.ok() ? kExitDone : FailDatabase(options.database, status, options.time.IsGiven() ? AdviceOnTimes(db, status) : "");
   });
 }
 
@@ -221,6 +262,7 @@ struct ExpireOptions {
   std::string key;
   TimeOptions time;
   bool never = false;
+  bool json = false;
 };
 
 Status ChangeTime(AnyDBM& db, std::string_view key, std::uint64_t ttl, std::uint64_t at) {
@@ -242,16 +284,21 @@ int RunExpire(ExpireOptions options) {
       const StatusOr<std::uint64_t> time = db.GetExpiry(options.key);
       status = time.status();
       Output output(STDOUT_FILENO);
-      if (time.ok()) absl::StrAppend(output.buffer(), *time == Expiry::kNever ? "never" : absl::StrCat(*time), "\n");
+      if (time.ok() && options.json) {
+        output.buffer()->append("{\"key\":");
+        text::AppendJsonBytes(options.key, output.buffer());
+        absl::StrAppend(output.buffer(), ",\"expire_at\":", *time == Expiry::kNever ? "null" : absl::StrCat(*time), "}\n");
+      } else if (time.ok()) {
+        absl::StrAppend(output.buffer(), *time == Expiry::kNever ? "never" : FormatMilliseconds(*time), "\n");
+      }
       if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
     } else if (options.never) {
       status = RemoveTime(db, options.key);
     } else {
-      status =
-          ChangeTime(db, options.key, static_cast<std::uint64_t>(options.time.ttl), static_cast<std::uint64_t>(options.time.expire_at));
+      status = ChangeTime(db, options.key, options.time.ttl, options.time.expire_at);
     }
     if (absl::IsNotFound(status)) return SayNo(options.database, options.key, "no record of key");
-    return status.ok() ? kExitDone : FailDatabase(options.database, status);
+    return status.ok() ? kExitDone : FailDatabase(options.database, status, changes ? AdviceOnTimes(db, status) : "");
   });
 }
 
@@ -259,6 +306,7 @@ int RunExpire(ExpireOptions options) {
 
 void AddGetCommand(Commands& commands) {
   const auto options = std::make_shared<GetOptions>();
+  options->database.for_tables = "'hako table get' prints a row";
   CLI::App* app = commands.Add("get", "Print the value of a key; exit code 1 if it is absent", [options] { return RunGet(*options); });
   options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kRead);
@@ -270,6 +318,7 @@ void AddGetCommand(Commands& commands) {
 
 void AddSetCommand(Commands& commands) {
   const auto options = std::make_shared<SetCommandOptions>();
+  options->database.for_tables = "'hako table put' stores a row";
   CLI::App* app = commands.Add("set", "Store a record", [options] { return RunSet(*options); });
   options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
@@ -293,6 +342,7 @@ void AddSetCommand(Commands& commands) {
 
 void AddRemoveCommand(Commands& commands) {
   const auto options = std::make_shared<RemoveOptions>();
+  options->database.for_tables = "'hako table remove' removes a row";
   CLI::App* app = commands.Add("remove", "Remove records; exit code 1 if one is absent", [options] { return RunRemove(*options); });
   options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
@@ -302,6 +352,7 @@ void AddRemoveCommand(Commands& commands) {
 
 void AddRekeyCommand(Commands& commands) {
   const auto options = std::make_shared<RekeyOptions>();
+  options->database.for_tables = "store the row under its new key by 'hako table put', and remove the old one";
   CLI::App* app =
       commands.Add("rekey", "Change the key of a record; exit code 1 if it is absent", [options] { return RunRekey(*options); });
   options->database.takes_server = true;
@@ -314,6 +365,7 @@ void AddRekeyCommand(Commands& commands) {
 
 void AddExpireCommand(Commands& commands) {
   const auto options = std::make_shared<ExpireOptions>();
+  options->database.for_tables = "its rows do not expire";
   CLI::App* app = commands.Add("expire", "Print or change when a record expires; exit code 1 if it is absent",
                                [options] { return RunExpire(*options); });
   options->database.takes_server = true;
@@ -322,6 +374,7 @@ void AddExpireCommand(Commands& commands) {
   options->unescape.AddTo(app);
   options->time.AddTo(app);
   app->add_flag("--never", options->never, "The record never expires")->excludes("--ttl")->excludes("--expire_at");
+  app->add_flag("--json", options->json, "One JSON object: key, expire_at in milliseconds since 1970, or null");
 }
 
 }  // namespace hako::tool

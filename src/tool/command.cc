@@ -1,20 +1,23 @@
 #include "tool/command.h"
 
+#include <sys/statvfs.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "hako/base/parse_number.h"
 #include "hako/text/text_encoding.h"
 #include "tool/terminal.h"
+#include "tool/times.h"
 
 namespace hako::tool {
 namespace {
@@ -52,6 +55,21 @@ std::string WithoutName(std::string_view file, std::string message) {
   return message;
 }
 
+// Whether a message ends with a reason of the system, such as ENOENT.
+bool Ends(std::string_view message, int error) { return message.ends_with(std::strerror(error)); }
+
+// The way out of an error that its message does not name. Empty where the cause is not known: advice that
+// points elsewhere costs more than none.
+std::string_view Advice(std::string_view file, std::string_view message) {
+  if (message.find("; ") != message.npos) return "";  // it is in the message
+  if (Ends(message, ENOENT) || message.find("there is no directory") != message.npos)
+    return "check the name, or create the directory first";
+  if (Ends(message, EIO)) return "check the disk and the system's log";
+  struct statvfs system;
+  if (statvfs(std::string(file).c_str(), &system) == 0 && (system.f_flag & ST_RDONLY) != 0) return "its file system is mounted read-only";
+  return "";
+}
+
 // The error, and the way out.
 std::pair<std::string, std::string> Explain(std::string_view file, const Status& status) {
   if (IsDirectory(file)) return {"is a directory", "give the name of a file in it"};
@@ -65,22 +83,18 @@ std::pair<std::string, std::string> Explain(std::string_view file, const Status&
     case absl::StatusCode::kAlreadyExists:
       return {"the file exists", "choose another name, or empty it with --truncate"};
     case absl::StatusCode::kPermissionDenied:
+      if (Ends(message, EROFS)) return {message, "mount the file system for writing"};
       return {message, "check the permissions of the file and of its directory"};
     case absl::StatusCode::kResourceExhausted:
       return {message, "free some space, or raise the limit, and run the command again"};
     case absl::StatusCode::kDataLoss:
       if (IsEmpty(file)) return {"the file is empty, not a database", absl::StrCat("create one with 'hako create ", ToAbsl(file), "'")};
+      if (file.ends_with(".hks")) return {absl::StrCat("damaged: ", message), "keep the file, and restore a copy"};  // none can be salvaged
       return {absl::StrCat("damaged: ", message), "keep the file, and restore a copy, or save the rest with 'hako salvage'"};
     case absl::StatusCode::kUnimplemented:
-      return {message, "use a version of hako that reads this format"};
-    case absl::StatusCode::kInvalidArgument:
-      return {message, "check the file name and the options"};
-    case absl::StatusCode::kOutOfRange:
-      return {message, "keys may have up to 1 GiB - 1 bytes (tree, baby: 4096), values up to 4 GiB - 1"};
-    case absl::StatusCode::kFailedPrecondition:
-      return {message, "check that the file and its file system are writable, and run the command again"};
+      return {message, message.find("format") == message.npos ? "" : "use a version of hako that reads this format"};
     default:
-      return {message, "check the disk and the system's log"};
+      return {message, std::string(Advice(file, message))};
   }
 }
 
@@ -103,10 +117,11 @@ void Complain(std::string_view message, std::string_view command) {
   std::fprintf(stderr, "%s%s:%s %s\n", kErrorColor.data(), ProgramName(command).c_str(), kNoColor.data(), Displayed(message).c_str());
 }
 
-int Fail(std::string_view file, const Status& status) {
+int Fail(std::string_view file, const Status& status, std::string_view advice) {
   if (status == ClosedPipe()) return kExitSignal + SIGPIPE;
-  const auto [what, advice] = Explain(file, status);
-  Complain(absl::StrCat(ToAbsl(file), ": ", what, "; ", advice));
+  const auto [what, way_out] = Explain(file, status);
+  const std::string_view shown = way_out.empty() && what.find("; ") == what.npos ? advice : std::string_view(way_out);
+  Complain(absl::StrCat(ToAbsl(file), ": ", what, shown.empty() ? "" : "; ", ToAbsl(shown)));
   return absl::IsUnavailable(status) ? kExitLocked : kExitFile;
 }
 
@@ -150,11 +165,12 @@ CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* num
 
 CLI::Option* AddSeconds(CLI::App* app, const std::string& name, std::function<void(double)> store, const std::string& description) {
   const auto parse = [name, store = std::move(store)](const CLI::results_t& results) {
-    constexpr double kMax = 1e6;
-    double seconds = -1;
-    if (!absl::SimpleAtod(results[0], &seconds) || !(seconds >= 0 && seconds <= kMax))
-      throw CLI::ValidationError(name, absl::StrCat("'", results[0], "' is not a number of seconds, 0 to 1000000"));
-    store(seconds);
+    constexpr std::uint64_t kSecond = 1'000'000, kMax = 1'000'000 * kSecond;
+    const auto duration = ParseDuration(results[0], kSecond);
+    if (!duration || *duration > kMax)
+      throw CLI::ValidationError(
+          name, absl::StrCat("'", results[0], "' is not a number of seconds, 0 to 1000000, or a duration such as ", kDurationExamples));
+    store(static_cast<double>(*duration) / static_cast<double>(kSecond));
     return true;
   };
   return app->add_option(name, parse, description)->option_text("SECONDS")->expected(1);

@@ -68,7 +68,7 @@ void AddManCommand(Commands& commands);
 CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* number, const std::string& description, std::int64_t min,
                        std::int64_t max);
 
-// An option that takes a duration.
+// An option that takes a duration (tool/times.h); a plain number counts seconds.
 CLI::Option* AddSeconds(CLI::App* app, const std::string& name, std::function<void(double)> store, const std::string& description);
 
 // An option that takes one of a few words.

@@ -1,8 +1,11 @@
 #include "tool/database.h"
 
+#include <unistd.h>
+
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "tool/numbers.h"
 
 namespace hako::tool {
 
@@ -37,13 +40,18 @@ CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access 
   AddChoice(
       app, "--dbm", &options->any.kind, {"auto", "hash", "tree", "array", "tiny", "baby"},
       "The kind of database, default by the suffix; tree, array and baby are ordered, and baby loads a snapshot. The keys of an array are "
-      "numbers, and FILE?width=BYTES creates one");
+      "numbers, and 'FILE?width=BYTES' creates one");
+  AddFileOptions(app, options, access);
+  return file;
+}
+
+void AddFileOptions(CLI::App* app, DatabaseOptions* options, Access access) {
   AddChoice(app, "--file", &options->any.device, {"mmap", "pos"}, "How the file is accessed: mapped into memory, or by pread and pwrite");
   const auto take_wait = [options](double seconds) {
     options->any.file.lock_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
   };
   AddSeconds(app, "--wait", take_wait, "How long to wait while another process has the file open; 0 = do not wait");
-  if (access == Access::kRead) return file;
+  if (access == Access::kRead) return;
   AddChoice(app, "--durability", &options->durability, {"none", "process", "power"},
             "What a completed change survives: the death of the process, or a power cut");
   app->add_option(
@@ -52,16 +60,20 @@ CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access 
       ->option_text("DIRECTORY");
   app->add_flag_callback(
       "--sync_hard", [options] { options->durability = "power"; }, "The same as --durability power");
-  return file;
 }
 
 namespace {
 AnyDBM* shared_database = nullptr;
-}
+TableDBM* shared_table = nullptr;
+}  // namespace
 
 SharedDatabase::SharedDatabase(AnyDBM& db) { shared_database = &db; }
-SharedDatabase::~SharedDatabase() { shared_database = nullptr; }
-bool SharedDatabase::IsThere() { return shared_database != nullptr; }
+SharedDatabase::SharedDatabase(TableDBM& table) { shared_table = &table; }
+SharedDatabase::~SharedDatabase() {
+  shared_database = nullptr;
+  shared_table = nullptr;
+}
+bool SharedDatabase::IsThere() { return shared_database != nullptr || shared_table != nullptr; }
 
 void DamageSkipper::Note(const DatabaseOptions& database, const Status& damage) {
   ++count_;
@@ -76,6 +88,15 @@ int DamageSkipper::Finish(const DatabaseOptions& database, int code) const {
   return code == kExitDone ? kExitNo : code;
 }
 
+NewFile::NewFile(const DatabaseOptions& database)
+    : path_(!database.any.log_archive.empty() || SharedDatabase::IsThere() || access(database.path().c_str(), F_OK) == 0
+                ? std::string()
+                : database.path()) {}
+
+void NewFile::Remove() const {
+  if (!path_.empty()) unlink(path_.c_str());
+}
+
 namespace {
 
 // An option that is given, and that has a meaning for files alone; empty if there is none.
@@ -87,11 +108,20 @@ std::string OptionOfFiles(const DatabaseOptions& options) {
 
 }  // namespace
 
-int FailDatabase(const DatabaseOptions& options, const Status& status) {
+int FailDatabase(const DatabaseOptions& options, const Status& status, std::string_view advice) {
   if (options.server) return FailServer(options.path(), status);
-  const int code = Fail(options.path(), status);
+  const int code = Fail(options.path(), status, advice);
   return absl::IsDataLoss(status) ? options.on_damage : code;
 }
+
+namespace {
+
+// Fail for an open that did not succeed.
+int FailOpen(const DatabaseOptions& options, const Status& status) {
+  return FailDatabase(options, status, absl::IsInvalidArgument(status) ? "check the file name and the options" : "");
+}
+
+}  // namespace
 
 int WithServer(const DatabaseOptions& options, const std::function<int(RemoteDatabase&)>& body) {
   if (const std::string option = OptionOfFiles(options); !option.empty())
@@ -100,24 +130,61 @@ int WithServer(const DatabaseOptions& options, const std::function<int(RemoteDat
   return db.ok() ? body(**db) : FailDatabase(options, db.status());
 }
 
+namespace {
+
+// Runs `body` on an open database, and synchronizes that if wanted.
+template <class Db>
+int RunOn(Db& db, const DatabaseOptions& options, const std::function<int(Db&)>& body) {
+  const int code = body(db);
+  const Status synced = options.durability == "power" ? db.Synchronize(SyncMode::kHard) : absl::OkStatus();
+  return synced.ok() ? code : FailDatabase(options, synced);
+}
+
+// The same on one that was opened now, and closes it.
+template <class Db>
+int RunAndClose(Db& db, const DatabaseOptions& options, const std::function<int(Db&)>& body) {
+  const int code = body(db);
+  Status status;
+  if (options.durability == "power") status = db.Synchronize(SyncMode::kHard);
+  const Status closed = db.Close();
+  if (status.ok()) status = closed;
+  return status.ok() ? code : FailDatabase(options, status);
+}
+
+}  // namespace
+
+std::uint64_t NumRecords(AnyDBM& db) { return db.Count(); }
+std::uint64_t NumRecords(TableDBM& table) { return table.Count().value_or(0); }
+std::string CountOf(AnyDBM& db) { return CountOfRecords(NumRecords(db)); }
+std::string CountOf(TableDBM& table) { return CountOfRows(NumRecords(table)); }
+
+int WithTable(const DatabaseOptions& options, const std::function<int(TableDBM&)>& body, TableOptions create) {
+  if (shared_table != nullptr) return RunOn(*shared_table, options, body);
+  if (shared_database != nullptr) return FailUsage("table", "the shell has another database open");
+  const AnyOptions& any = options.any;
+  if (!any.order.empty() || !any.codec.empty() || any.expiry || (any.kind != AnyOptions::kAuto && any.kind != AnyOptions::kTree))
+    return FailUsage("table", absl::StrCat(options.path(), ": a table is in a tree of bytewise order, without a codec and without expiry"));
+  create.tree = TreeOptionsOf(any);
+  create.file = any.file;
+  create.positional = any.device == "pos";
+  const auto opened = TableDBM::Open(options.path(), create);
+  if (!opened.ok()) return FailOpen(options, opened.status());
+  return RunAndClose(**opened, options, body);
+}
+
 int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&)>& body) {
-  if (shared_database != nullptr) {
-    const int code = body(*shared_database);
-    const Status synced = options.durability == "power" ? shared_database->Synchronize(SyncMode::kHard) : absl::OkStatus();
-    return synced.ok() ? code : FailDatabase(options, synced);
+  if (shared_database != nullptr) return RunOn(*shared_database, options, body);
+  if (options.IsTable() || shared_table != nullptr) {
+    Complain(absl::StrCat(options.path(), ": is a table of rows; ", ToAbsl(options.for_tables)));
+    return kExitFile;
   }
   if (options.any.ResolvedKind().empty()) {
     return FailUsage(
         "", absl::StrCat(options.path(), ": unknown suffix; use .hkh, .hkt, .hka or .hks, or set --dbm hash, tree, array, tiny or baby"));
   }
   const auto db = AnyDBM::Open(options.any);
-  if (!db.ok()) return FailDatabase(options, db.status());
-  const int code = body(**db);
-  Status status;
-  if (options.durability == "power") status = (*db)->Synchronize(SyncMode::kHard);
-  const Status closed = (*db)->Close();
-  if (status.ok()) status = closed;
-  return status.ok() ? code : FailDatabase(options, status);
+  if (!db.ok()) return FailOpen(options, db.status());
+  return RunAndClose(**db, options, body);
 }
 
 }  // namespace hako::tool

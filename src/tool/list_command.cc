@@ -255,8 +255,9 @@ int RunSearch(SearchOptions options) {
 
 void AddListCommand(Commands& commands) {
   const auto options = std::make_shared<ListOptions>();
-  CLI::App* app =
-      commands.Add("list", "Print records, in key order if the database is ordered (tree, baby)", [options] { return RunList(*options); });
+  options->database.for_tables = "'hako table query' lists rows, as by \"select * limit 10\"";
+  CLI::App* app = commands.Add("list", "Print records, in key order if the database is ordered (tree, array, baby)",
+                               [options] { return RunList(*options); });
   options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddChoice(app, "--move", &options->move, {"first", "jump", "jumplower", "jumplowerinc", "jumpupper", "jumpupperinc"},
@@ -276,6 +277,7 @@ void AddListCommand(Commands& commands) {
 
 void AddSearchCommand(Commands& commands) {
   const auto options = std::make_shared<SearchOptions>();
+  options->database.for_tables = "'hako table query' searches rows, as by \"select * where name contains 'x'\"";
   CLI::App* app = commands.Add("search", "Print records whose keys match a pattern; exit code 1 if none does",
                                [options] { return RunSearch(*options); });
   options->database.takes_server = true;

@@ -79,7 +79,7 @@ void AppendText(std::uint64_t lsn, const LogEntry& entry, std::string* out) {
   if (entry.op == LogOp::kRemoveRange) absl::StrAppend(out, " from ", Quoted(entry.key), " to before ", Quoted(entry.value));
   if (entry.op == LogOp::kRemoveFrom) absl::StrAppend(out, " from ", Quoted(entry.key), " on");
   if (entry.op == LogOp::kAppliedIndex) absl::StrAppend(out, " ", IndexOf(entry));
-  if (entry.op == LogOp::kTime) absl::StrAppend(out, " ", IndexOf(entry));
+  if (entry.op == LogOp::kTime) absl::StrAppend(out, " ", FormatMilliseconds(IndexOf(entry)));
   *out += "\n";
 }
 

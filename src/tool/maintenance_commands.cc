@@ -37,14 +37,14 @@ int RunRebuild(RebuildOptions options) {
   if (options.dry_run) options.database.any.file.mode = OpenMode::kReadOnly;
   bool is_rebuilt = false;
   const std::uint64_t size = FileSizeOrZero(path);
-  const int code = WithDatabase(options.database, [&](AnyDBM& db) -> int {
+  const int code = WithFile(options.database, [&](auto& db) -> int {
     const bool should = db.ShouldBeRebuilt();
     if (options.dry_run || (options.if_needed && !should)) {
       Note(absl::StrCat(path, should ? ": should be rebuilt" : ": need not be rebuilt"));
       return should ? kExitDone : kExitNo;
     }
     const Status status = [&] {
-      const Ticker ticker(absl::StrCat("rebuilding ", CountOfRecords(db.Count())));
+      const Ticker ticker(absl::StrCat("rebuilding ", CountOf(db)));
       return db.Rebuild();
     }();
     is_rebuilt = status.ok();
@@ -82,10 +82,14 @@ int RunCopy(const CopyOptions& options) {
   if (IsSameFile(source, options.destination)) return FailUsage("copy", "the database and its copy are the same file");
   const auto file_kind = [](const AnyOptions& any) {
     const std::string_view kind = any.ResolvedKind();
+    if (any.path.ends_with(".hktb")) return std::string("table");
     return std::string(kind == AnyOptions::kBaby ? AnyOptions::kTiny : kind);  // both are saved as snapshots
   };
   const std::string kind = file_kind(AnyOptions{.path = options.destination, .kind = "auto"});
   if (!kind.empty() && kind != file_kind(options.database.any)) {
+    if (kind == "table" || options.database.IsTable())
+      return FailUsage("copy",
+                       absl::StrCat(options.destination, " is of another kind; the copy of a table is a table, NAME.hktb, and no other"));
     return FailUsage("copy", absl::StrCat(options.destination, " is of another kind; to convert the database, run 'hako merge ",
                                           options.destination, " ", source, "'"));
   }
@@ -99,9 +103,9 @@ int RunCopy(const CopyOptions& options) {
   // Waits for a process that has the destination open; CopyTo does not wait.
   const auto possible = FileReplacement::Begin(options.destination, options.database.any.file.lock_timeout).status();
   if (!possible.ok()) return Fail(options.destination, possible);
-  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
+  return WithFile(options.database, [&](auto& db) -> int {
     const Status copied = [&] {
-      const Ticker ticker(absl::StrCat("copying ", CountOfRecords(db.Count())));
+      const Ticker ticker(absl::StrCat("copying ", CountOf(db)));
       return db.CopyTo(options.destination);
     }();
     if (copied.ok()) return kExitDone;
@@ -109,6 +113,8 @@ int RunCopy(const CopyOptions& options) {
     return absl::IsDataLoss(copied) ? FailDatabase(options.database, copied) : Fail(options.destination, copied);
   });
 }
+
+constexpr std::string_view kNoMerge = "'hako table export' and 'hako table import' add its rows to another";
 
 struct MergeOptions {
   DatabaseOptions database;
@@ -148,6 +154,7 @@ int RunMerge(MergeOptions options) {
     if (!parsed.ok()) return FailUsage("merge", absl::StrCat("'", name, "': ", parsed.status().message()));
     source.any = *std::move(parsed);
     source.any.file.mode = OpenMode::kReadOnly;
+    source.for_tables = kNoMerge;
     if (IsSameFile(source.path(), options.database.path())) return FailUsage("merge", "a database cannot be merged into itself");
     sources.push_back(std::move(source));
   }
@@ -184,6 +191,7 @@ void AddMergeCommand(Commands& commands) {
   const auto options = std::make_shared<MergeOptions>();
   CLI::App* app = commands.Add("merge", "Add the records of other databases; creates the database if it is absent",
                                [options] { return RunMerge(*options); });
+  options->database.for_tables = kNoMerge;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_option("SOURCE", options->sources, "The other databases; the last record of a key wins")->required()->type_name("");
   options->damage.AddTo(app);

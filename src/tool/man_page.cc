@@ -75,6 +75,9 @@ constexpr TkrzwLine kExamples[] = {
     {"hako get packages.hkh '\\x00\\xff' --unescape", "Look up a key that an argument cannot hold"},
     {"printf 'set a 1\\nset b 2\\n' | hako shell db.hkh", "Run several commands and open the database once"},
     {"hako copy packages.hkh backup.hkh && hako verify backup.hkh", "Back up, and check the copy"},
+    {"hako table query people.hktb 'select name where age >= ?' 20", "The rows of a table that meet a condition"},
+    {"hako set cache.hkh key value --ttl 5m", "A record that expires, of a database made with '?expiry=true'"},
+    {"hako inspect packages.hkt --plot", "Draw the sizes of keys and values, the fill of pages and the free space"},
     {"mdb_dump -n old.mdb | hako import new.hkh - --format dump", "Import a database of LMDB; db_dump does the same for Berkeley DB"},
     {"hako perf sequence --path perf.hkh --iter 1m --honest", "Measure the speed"}};
 
@@ -85,13 +88,18 @@ std::string ManPage(const CLI::App& root) {
                                   Italic("OPTIONS"), "] ", Italic("FILE"), " ...\n.SH DESCRIPTION\n");
   absl::StrAppend(
       &page, "A database of hako is one file that maps keys to values, both byte strings. Data goes to standard output, everything ",
-      "else to standard error. Numbers may have a suffix: k, m, g, t for powers of 1000, ki, mi, gi, ti for powers of 1024. ",
-      "An argument that begins with \\- goes after \\-\\-.\n.SH DATABASES\n", Italic("FILE"), " is the name of a file: ", Bold(".hkh"),
-      " is a hash table in that file, ", Bold(".hkt"), " a tree, whose records are ordered by key, ", Bold(".hka"),
-      " an array of records of one width, whose keys are their numbers in decimal (", Plain("db.hka?width=8"), " creates one), ",
+      "else to standard error. Numbers may have a suffix: k, m, g, t for powers of 1000, ki, mi, gi, ti for powers of 1024. Durations are ",
+      "written as 250ms, 60s, 5m, 2h or 7d, times as 2026\\-11\\-25T07:07Z, with seconds, with an offset such as +01:00 for the Z, or as @ "
+      "and ",
+      "seconds since 1970; what a plain number counts, each option says. An argument that begins with \\- goes after \\-\\-.\n.SH "
+      "DATABASES\n",
+      Italic("FILE"), " is the name of a file: ", Bold(".hkh"), " is a hash table in that file, ", Bold(".hkt"),
+      " a tree, whose records are ordered by key, ", Bold(".hka"),
+      " an array of records of one width, whose keys are their numbers in decimal (", Plain("'db.hka?width=8'"), " creates one), ",
       Bold(".hks"), " the snapshot of a hash table in memory, or with ", Bold("--dbm baby"),
-      " of a tree in memory, loaded and saved whole. Options may follow after a question mark, as in ",
-      Plain("db.hkh?num_records=1m,file=pos"),
+      " of a tree in memory, loaded and saved whole; ", Bold(".hktb"),
+      " a table of rows, for 'hako table' and the commands on whole files. ", "Options may follow after a question mark, as in ",
+      Plain("'db.hkh?num_records=1m,file=pos'"),
       ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, log_bytes, "
       "log_archive, expiry, capacity_bytes, capacity_records, "
       "durability, "

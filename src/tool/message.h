@@ -29,8 +29,9 @@ std::string Displayed(std::string_view text);
 void Note(std::string_view message, std::string_view command = {});
 void Complain(std::string_view message, std::string_view command = {});
 
-// Prints the error of `file` and the way out. Returns the exit code.
-int Fail(std::string_view file, const Status& status);
+// Prints the error of `file` and the way out, which is `advice` if the error itself names none. Returns the
+// exit code.
+int Fail(std::string_view file, const Status& status, std::string_view advice = {});
 
 // The same of a server.
 int FailServer(std::string_view server, const Status& status);

@@ -15,4 +15,6 @@ inline std::string GroupDigits(std::uint64_t number) {
 
 inline std::string CountOfRecords(std::uint64_t number) { return GroupDigits(number) + (number == 1 ? " record" : " records"); }
 
+inline std::string CountOfRows(std::uint64_t number) { return GroupDigits(number) + (number == 1 ? " row" : " rows"); }
+
 }  // namespace hako::tool

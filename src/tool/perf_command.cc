@@ -204,7 +204,7 @@ void AddPerfCommand(Commands& commands) {
   add("sequence", "Set, get, iterate, remove, one after the other; options and output of tkrzw_dbm_perf", run_sequence, AddSequenceOptions);
   add("parallel", "Set, get, remove and compare-exchange, mixed; options and output of tkrzw_dbm_perf", run_parallel, AddParallelOptions);
   add("wicked", "Everything at once, and every value checked; options and output of tkrzw_dbm_perf", run_wicked, AddWickedOptions);
-  const auto refuse = [] { return FailUsage("perf", "index: there are no indices yet"); };
+  const auto refuse = [] { return FailUsage("perf", absl::StrCat("index: ", ToAbsl(kNoIndexRun))); };
   commands.Add("index", "", refuse, perf)->allow_extras()->group("");  // not in the help
 }
 

@@ -93,13 +93,12 @@ void AddRestoreCommand(Commands& commands) {
   app->add_option("TO", options->to, "The file to create, of the same kind")->required()->type_name("");
   const auto take_point = [options](const CLI::results_t& results) {
     if (TakePoint(results[0], &options->restore)) return true;
-    throw CLI::ValidationError("--until",
-                               absl::StrCat("'", results[0], "' is neither an LSN nor a time such as 2026-11-25T07:07:05Z or @1795590425"));
+    throw CLI::ValidationError("--until", absl::StrCat("'", results[0], "' is neither an LSN nor a time such as ", kTimeExamples));
   };
   app->add_option(
          "--until", take_point,
-         "The last update to make: an LSN, as 'hako log' shows them, or a time in UTC as 2026-11-25T07:07:05Z, or @ and seconds since "
-         "1970, exact to 0.1 seconds; default: the end")
+         "The last update to make: an LSN, as 'hako log' shows them, or a time as 2026-11-25T07:07:05Z, 2026-11-25T08:07+01:00 or @ and "
+         "seconds since 1970, exact to 0.1 seconds; default: the end")
       ->option_text("LSN|TIME")
       ->expected(1);
   app->add_option("--log", options->restore.log, "The log beside the lost database, DATABASE-log, for the updates that the archive lacks")

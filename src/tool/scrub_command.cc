@@ -42,7 +42,8 @@ nlohmann::ordered_json ToJson(const ScrubProgress::Damage& damage) {
 }
 
 // A pass; adds what it finds to `total`.
-Status ScrubPass(const ScrubCommandOptions& options, AnyDBM& db, Output* output, ScrubProgress* total) {
+template <class Db>
+Status ScrubPass(const ScrubCommandOptions& options, Db& db, Output* output, ScrubProgress* total) {
   ScrubOptions step;
   const auto rate = static_cast<std::uint64_t>(options.rate);
   if (rate != 0) step.max_bytes = std::clamp<std::uint64_t>(rate / 4, 64 << 10, step.max_bytes);
@@ -66,10 +67,10 @@ Status ScrubPass(const ScrubCommandOptions& options, AnyDBM& db, Output* output,
 
 int RunScrub(const ScrubCommandOptions& options) {
   Output output(STDOUT_FILENO);
-  const int code = WithDatabase(options.database, [&](AnyDBM& db) -> int {
+  const int code = WithFile(options.database, [&](auto& db) -> int {
     ScrubProgress total;
     const Status status = [&] {
-      const Ticker ticker(absl::StrCat("scrubbing ", CountOfRecords(db.Count())));
+      const Ticker ticker(absl::StrCat("scrubbing ", CountOf(db)));
       return ScrubPass(options, db, &output, &total);
     }();
     if (!status.ok()) return FailDatabase(options.database, status);

@@ -1,23 +1,26 @@
-// The commands on tables: hako table create, put, get, remove, query, explain, index, import, export,
-// verify.
+// The commands on tables: hako table create, columns, schema, put, get, remove, query, explain, index,
+// import, export, verify.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "hako/table/table_dbm.h"
-#include "hako/text/json_record.h"
 #include "tool/command.h"
 #include "tool/database.h"
-#include "tool/interrupt.h"
 #include "tool/output.h"
+#include "tool/row_printer.h"
+#include "tool/table_statement.h"
 #include "tool/table_text.h"
-#include "tool/text_file.h"
+#include "tool/table_transfer.h"
 
 namespace hako::tool {
 namespace {
@@ -30,46 +33,16 @@ struct TableCommand {
   std::vector<std::string> cells;  // put: NAME=VALUE
   bool keep = false, update = false, append = false;
   std::string statement;
-  bool csv = false;
+  std::vector<std::string> parameters;
+  RowStyleOption style;
+  bool json = false;
   std::string name, kind = "ordered", where, on, covering, drop;  // index
   std::int64_t q = 3;
   bool unique = false;
-  std::string text, format, key_name;  // import, export
 };
 
-int FailTable(const TableCommand& options, const Status& status) {
-  // What is wrong with the arguments, a statement or a row is no error of the file.
-  if (absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) || absl::IsAlreadyExists(status)) {
-    Complain(absl::StrCat(options.database.path(), ": ", status.message()), "table");
-    return kExitUsage;
-  }
-  return FailDatabase(options.database, status);
-}
-
-// Opens the table, runs `body`, and closes it.
-int WithTable(const TableCommand& options, OpenMode mode, const std::function<int(TableDBM&)>& body, TableOptions table = {}) {
-  if (SharedDatabase::IsThere()) return FailUsage("table", "the shell has another database open");
-  const AnyOptions& any = options.database.any;
-  if (!any.order.empty() || !any.codec.empty() || (any.kind != AnyOptions::kAuto && any.kind != AnyOptions::kTree))
-    return FailUsage("table", absl::StrCat(options.database.path(), ": a table is in a tree of bytewise order without a codec"));
-  table.tree = TreeOptionsOf(any);
-  table.file = any.file;
-  table.file.mode = mode;
-  table.positional = any.device == "pos";
-  const auto opened = TableDBM::Open(options.database.path(), table);
-  if (!opened.ok())
-    return absl::IsInvalidArgument(opened.status()) ? FailDatabase(options.database, opened.status()) : FailTable(options, opened.status());
-  const int code = body(**opened);
-  const Status closed = (*opened)->Close();
-  return closed.ok() ? code : FailDatabase(options.database, closed);
-}
-
-int Finish(Output& output, int code) {
-  const Status written = output.Flush();
-  return written.ok() ? code : Fail("standard output", written);
-}
-
-int RunCreate(const TableCommand& options) {
+int RunCreate(const TableCommand& given) {
+  TableCommand options = given;
   TableOptions table;
   table.closed_schema = options.closed;
   for (const std::string& text : options.columns) {
@@ -95,21 +68,13 @@ int RunCreate(const TableCommand& options) {
     Complain(absl::StrCat(options.database.path(), ": exists; give another name, or remove it first"), "table create");
     return kExitNo;
   }
+  options.database.any.file.mode = OpenMode::kCreate;
   return WithTable(
-      options, OpenMode::kCreate, [](TableDBM&) { return kExitDone; }, table);
-}
-
-// true, false, null and 'text' as in a statement; all else is a text without a type.
-table::OwnedValue LiteralOf(const std::string& text) {
-  if (text == "null") return {};
-  if (text == "true" || text == "false") return table::OwnedValue(Value(text == "true"));
-  if (text.size() >= 2 && text.front() == '\'' && text.back() == '\'')
-    return table::OwnedValue(Value(std::string_view(text).substr(1, text.size() - 2)));
-  return Value::Untyped(text);
+      options.database, [](TableDBM&) { return kExitDone; }, table);
 }
 
 int RunPut(const TableCommand& options) {
-  std::vector<std::pair<std::string, table::OwnedValue>> owned;
+  std::vector<std::pair<std::string, OwnedValue>> owned;
   for (const std::string& cell : options.cells) {
     const std::size_t equals = cell.find('=');
     if (equals == cell.npos || equals == 0) return FailUsage("table put", absl::StrCat("'", cell, "' is not NAME=VALUE"));
@@ -117,7 +82,7 @@ int RunPut(const TableCommand& options) {
   }
   std::vector<Cell> cells;
   for (const auto& [name, value] : owned) cells.push_back({name, value.get()});
-  return WithTable(options, OpenMode::kReadWrite, [&](TableDBM& table) -> int {
+  return WithTable(options.database, [&](TableDBM& table) -> int {
     const Status status = options.keep     ? table.PutKeep(options.key, cells)
                           : options.update ? table.Update(options.key, cells)
                           : options.append ? table.Append(options.key, cells)
@@ -127,120 +92,45 @@ int RunPut(const TableCommand& options) {
       Note(absl::StrCat(options.database.path(), exists ? ": there is a row '" : ": no row '", options.key, "'"));
       return kExitNo;
     }
-    return status.ok() ? kExitDone : FailTable(options, status);
+    return status.ok() ? kExitDone : FailTable(options.database, status);
   });
 }
 
 int RunGet(const TableCommand& options) {
-  return WithTable(options, OpenMode::kReadOnly, [&](TableDBM& table) -> int {
+  return WithTable(options.database, [&](TableDBM& table) -> int {
     Output output(STDOUT_FILENO);
     const Status status = table.Get(options.key, [&](const RowView& row) { AppendJsonRow(options.key, row, {}, output.buffer()); });
     if (absl::IsNotFound(status)) {
       Note(absl::StrCat(options.database.path(), ": no row '", options.key, "'"));
       return kExitNo;
     }
-    return status.ok() ? Finish(output, kExitDone) : FailTable(options, status);
+    return status.ok() ? Finish(output, kExitDone) : FailTable(options.database, status);
   });
 }
 
 int RunRemove(const TableCommand& options) {
-  return WithTable(options, OpenMode::kReadWrite, [&](TableDBM& table) -> int {
+  return WithTable(options.database, [&](TableDBM& table) -> int {
     const Status status = table.Remove(options.key);
-    if (!absl::IsNotFound(status)) return status.ok() ? kExitDone : FailTable(options, status);
+    if (!absl::IsNotFound(status)) return status.ok() ? kExitDone : FailTable(options.database, status);
     Note(absl::StrCat(options.database.path(), ": no row '", options.key, "'"));
     return kExitNo;
   });
 }
 
-void AppendFigure(const Statement::Aggregate& aggregate, const Aggregates& all, std::string* out) {
-  text::AppendJsonBytes(LabelOf(aggregate), out);
-  out->push_back(':');
-  AppendJsonValue(FigureOf(aggregate, all).get(), out);
-}
-
-// A line a group, or one line of all rows.
-int ShowFigures(const TableCommand& options, const Statement& statement, const Query& query, Output& output) {
-  const std::string group = statement.group_by.value_or("");
-  std::map<OwnedValue, std::string> lines;  // by group
-  for (const Statement::Aggregate& aggregate : statement.aggregates) {
-    Query::Groups figures;
-    if (statement.group_by) {
-      auto groups = query.GroupBy(group, aggregate.column);
-      if (!groups.ok()) return FailTable(options, groups.status());
-      figures = *std::move(groups);
-    } else {
-      auto all = query.Aggregate(aggregate.column);
-      if (!all.ok()) return FailTable(options, all.status());
-      figures[Value()] = *std::move(all);
-    }
-    for (const auto& [name, all] : figures) {
-      std::string& line = lines[name];
-      if (line.empty() && statement.group_by) {
-        line = "{";
-        text::AppendJsonBytes(group.empty() ? "key" : group, &line);
-        line += ":";
-        AppendJsonValue(name.get(), &line);
-      }
-      line += line.empty() ? "{" : ",";
-      AppendFigure(aggregate, all, &line);
-    }
-  }
-  for (const auto& [name, line] : lines) output.buffer()->append(line).append("}\n");
-  return Finish(output, kExitDone);
-}
-
-int Select(const TableCommand& options, TableDBM& table, const Statement& statement, Query query) {
-  Output output(STDOUT_FILENO);
-  if (!statement.aggregates.empty()) return ShowFigures(options, statement, query, output);
-  if (statement.group_by) return FailUsage("table query", "group by needs a function: count(*), sum(x), min(x) or max(x)");
-  std::vector<std::string> columns = statement.columns;
-  if (!columns.empty()) {
-    std::vector<std::string> names = columns;
-    std::erase(names, "");
-    if (!names.empty()) query.Columns(std::move(names));
-  }
-  if (options.csv) {
-    if (columns.empty()) {
-      columns.emplace_back();
-      for (const ColumnInfo& column : table.Columns()) columns.push_back(column.name);
-    }
-    AppendCsvHeader(columns, output.buffer());
-  }
-  const Status status = query.Each([&](std::string_view key, const RowView& row) {
-    options.csv ? AppendCsvRow(key, row, columns, output.buffer()) : AppendJsonRow(key, row, columns, output.buffer());
-    output.MaybeFlush();
-    return output.ok();
-  });
-  return status.ok() ? Finish(output, kExitDone) : FailTable(options, status);
-}
-
-int RunQuery(const TableCommand& options) {
-  const StatusOr<Statement> statement = ParseStatement(options.statement);
+int RunQuery(const TableCommand& given) {
+  TableCommand options = given;
+  const StatusOr<Statement> statement = ParseWithParameters(options.statement, options.parameters);
   if (!statement.ok()) return FailUsage("table query", ToStd(statement.status().message()));
   const bool reads = statement->kind == Statement::Kind::kSelect;
-  return WithTable(options, reads ? OpenMode::kReadOnly : OpenMode::kReadWrite, [&](TableDBM& table) -> int {
-    const Query query = table.Select(*statement);
-    if (reads) return Select(options, table, *statement, query);
-    std::vector<Cell> cells;
-    for (const Statement::Assignment& one : statement->assignments) cells.push_back({one.column, one.value.get()});
-    const auto changed = statement->kind == Statement::Kind::kUpdate ? query.Update(cells) : query.Remove();
-    if (!changed.ok()) return FailTable(options, changed.status());
-    Output output(STDOUT_FILENO);
-    absl::StrAppend(output.buffer(), *changed, *changed == 1 ? " row\n" : " rows\n");
-    return Finish(output, kExitDone);
-  });
+  options.database.any.file.mode = reads ? OpenMode::kReadOnly : OpenMode::kReadWrite;
+  return WithTable(options.database,
+                   [&](TableDBM& table) { return RunStatement(options.database, table, *statement, options.style.style()); });
 }
 
 int RunExplain(const TableCommand& options) {
-  const StatusOr<Statement> statement = ParseStatement(options.statement);
+  const StatusOr<Statement> statement = ParseWithParameters(options.statement, options.parameters);
   if (!statement.ok()) return FailUsage("table explain", ToStd(statement.status().message()));
-  return WithTable(options, OpenMode::kReadOnly, [&](TableDBM& table) -> int {
-    const StatusOr<std::string> plan = table.Select(*statement).Explain();
-    if (!plan.ok()) return FailTable(options, plan.status());
-    Output output(STDOUT_FILENO);
-    output.buffer()->append(*plan);
-    return Finish(output, kExitDone);
-  });
+  return WithTable(options.database, [&](TableDBM& table) { return ExplainStatement(options.database, table, *statement); });
 }
 
 void AppendIndex(const IndexInfo& info, std::string* out) {
@@ -254,7 +144,95 @@ void AppendIndex(const IndexInfo& info, std::string* out) {
   absl::StrAppend(out, info.is_ready ? "\n" : "\tbeing built\n");
 }
 
-int RunIndex(const TableCommand& options) {
+// Whether no two rows have the same value of the column.
+bool IsUnique(const std::vector<IndexInfo>& indices, const std::string& column) {
+  return std::any_of(indices.begin(), indices.end(), [&](const IndexInfo& info) {
+    return info.options.unique && info.options.where.empty() && info.options.columns.size() == 1 &&
+           info.options.columns[0].column == column;
+  });
+}
+
+std::string RulesOf(const ColumnInfo& column, bool is_unique) {
+  std::vector<std::string> rules;
+  if (column.not_null) rules.emplace_back("not_null");
+  if (is_unique) rules.emplace_back("unique");
+  if (const Value value = column.default_value.get(); !value.is_null()) rules.push_back(absl::StrCat("default ", value.ToText()));
+  return absl::StrJoin(rules, ", ");
+}
+
+using Json = nlohmann::ordered_json;
+
+Json ToJson(const Value& value) {
+  std::string text;
+  AppendJsonValue(value, &text);
+  return Json::parse(text);
+}
+
+Json ToJson(const ColumnInfo& column, bool is_unique) {
+  return {{"name", column.name},
+          {"type", std::string(NameOf(column.type))},
+          {"not_null", column.not_null},
+          {"unique", is_unique},
+          {"default", ToJson(column.default_value.get())}};
+}
+
+Json ToJson(const IndexInfo& info) {
+  const IndexOptions& index = info.options;
+  Json columns = Json::array();
+  for (const IndexColumn& part : index.columns) columns.push_back({{"name", part.column}, {"kind", std::string(NameOf(part.kind))}});
+  Json json = {{"name", index.name}, {"columns", std::move(columns)}, {"unique", index.unique}, {"covering", index.covering}};
+  json["where"] = index.where.empty() ? Json() : Json(index.where);
+  if (index.columns[0].kind == IndexKind::kQGram) json["q"] = index.q;
+  json["ready"] = info.is_ready;
+  return json;
+}
+
+int RunColumns(const TableCommand& options) {
+  return WithTable(options.database, [&](TableDBM& table) {
+    Output output(STDOUT_FILENO);
+    const std::vector<IndexInfo> indices = table.Indices();
+    const bool is_box = !options.json && isatty(STDOUT_FILENO) == 1;
+    RowPrinter box(RowStyle::kBox, {"column", "type", "rules"}, output);
+    for (const ColumnInfo& column : table.Columns()) {
+      const bool is_unique = IsUnique(indices, column.name);
+      const std::string type(NameOf(column.type)), rules = RulesOf(column, is_unique);
+      if (is_box)
+        box.Add({{"column", OwnedValue(Value(column.name))}, {"type", OwnedValue(Value(type))}, {"rules", OwnedValue(Value(rules))}});
+      else if (options.json)
+        output.buffer()->append(ToJson(column, is_unique).dump(-1, ' ', false, Json::error_handler_t::replace)).append("\n");
+      else
+        absl::StrAppend(output.buffer(), column.name, "\t", type, rules.empty() ? "" : "\t", rules, "\n");
+    }
+    if (is_box) box.Finish();
+    return Finish(output, kExitDone);
+  });
+}
+
+int RunSchema(const TableCommand& options) {
+  return WithTable(options.database, [&](TableDBM& table) {
+    Output output(STDOUT_FILENO);
+    const std::vector<IndexInfo> indices = table.Indices();
+    Json root = {{"closed", table.HasClosedSchema()}, {"columns", Json::array()}, {"indices", Json::array()}};
+    std::string text = absl::StrCat("schema\t", table.HasClosedSchema() ? "closed: rows have no other columns" : "open", "\n");
+    for (const ColumnInfo& column : table.Columns()) {
+      const bool is_unique = IsUnique(indices, column.name);
+      root["columns"].push_back(ToJson(column, is_unique));
+      const std::string rules = RulesOf(column, is_unique);
+      absl::StrAppend(&text, "column\t", column.name, "\t", ToAbsl(NameOf(column.type)), rules.empty() ? "" : "\t", rules, "\n");
+    }
+    for (const IndexInfo& info : indices) {
+      root["indices"].push_back(ToJson(info));
+      text += "index\t";
+      AppendIndex(info, &text);
+    }
+    if (options.json) text = root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    output.buffer()->append(text);
+    return Finish(output, kExitDone);
+  });
+}
+
+int RunIndex(const TableCommand& given) {
+  TableCommand options = given;
   IndexOptions index;
   index.name = options.name;
   index.unique = options.unique;
@@ -274,18 +252,19 @@ int RunIndex(const TableCommand& options) {
   }
   for (const auto name : absl::StrSplit(options.covering, ',', absl::SkipEmpty())) index.covering.emplace_back(name);
   const bool changes = !options.on.empty() || !options.drop.empty();
-  return WithTable(options, changes ? OpenMode::kReadWrite : OpenMode::kReadOnly, [&](TableDBM& table) -> int {
+  options.database.any.file.mode = changes ? OpenMode::kReadWrite : OpenMode::kReadOnly;
+  return WithTable(options.database, [&](TableDBM& table) -> int {
     if (!options.drop.empty()) {
       const Status dropped = table.DropIndex(options.drop);
       if (absl::IsNotFound(dropped)) {
         Note(absl::StrCat(options.database.path(), ": no index '", options.drop, "'"));
         return kExitNo;
       }
-      if (!dropped.ok()) return FailTable(options, dropped);
+      if (!dropped.ok()) return FailTable(options.database, dropped);
     }
     if (!options.on.empty()) {
       const Status created = table.CreateIndex(index);
-      if (!created.ok()) return FailTable(options, created);
+      if (!created.ok()) return FailTable(options.database, created);
     }
     if (changes) return kExitDone;
     Output output(STDOUT_FILENO);
@@ -294,93 +273,8 @@ int RunIndex(const TableCommand& options) {
   });
 }
 
-// The format of a text; nullopt if its name does not tell.
-std::optional<bool> IsCsv(const TableCommand& options) {
-  if (!options.format.empty()) return options.format == "csv";
-  if (options.text.ends_with(".csv")) return true;
-  if (options.text.ends_with(".jsonl") || IsStandardStream(options.text)) return false;
-  return std::nullopt;
-}
-
-int RunImport(const TableCommand& options) {
-  constexpr std::size_t kRowsAtOnce = 1000, kPiece = 256 << 10;
-  const std::optional<bool> is_csv = IsCsv(options);
-  if (!is_csv) return FailUsage("table import", absl::StrCat(options.text, ": unknown suffix; use .csv or .jsonl, or set --format"));
-  TextInput text;
-  if (const Status opened = text.Open(options.text); !opened.ok()) return FailText(text.name(), opened);
-  const Interrupt interrupt;
-  return WithTable(options, OpenMode::kCreate, [&](TableDBM& table) -> int {
-    TableBatch batch;
-    std::uint64_t num_rows = 0, first_line = 0, last_line = 0;
-    Status stored;
-    const auto write = [&]() -> Status {
-      if (batch.size() == 0) return absl::OkStatus();
-      stored = table.Write(batch);
-      if (!stored.ok()) return Status(stored.code(), absl::StrCat("lines ", first_line, " to ", last_line, ": ", stored.message()));
-      num_rows += batch.size();
-      batch.Clear();
-      return absl::OkStatus();
-    };
-    TableReader reader(*is_csv, options.key_name, [&](const TextRow& row) -> Status {
-      std::vector<Cell> cells;
-      for (const auto& [name, value] : row.cells) cells.push_back({name, value.get()});
-      if (batch.size() == 0) first_line = row.line;
-      last_line = row.line;
-      batch.Put(row.key, cells);
-      return batch.size() < kRowsAtOnce ? absl::OkStatus() : write();
-    });
-    std::string piece(kPiece, '\0');
-    Status status;
-    while (status.ok()) {
-      const auto size = text.Read(interrupt, std::span(piece));
-      status = !size.ok() ? size.status() : *size == 0 ? reader.End() : reader.Feed(std::string_view(piece).substr(0, *size));
-      if (size.value_or(0) == 0) break;
-    }
-    if (stored.ok() && (status.ok() || absl::IsInvalidArgument(status))) {  // the rows before a malformed line
-      const Status last = write();
-      if (status.ok()) status = last;
-    }
-    Note(absl::StrCat(options.database.path(), ": ", num_rows, num_rows == 1 ? " row" : " rows", " imported"));
-    if (absl::IsCancelled(status)) return kExitSignal + interrupt.signal();
-    if (status.ok()) return kExitDone;
-    return stored.ok() ? Fail(text.name(), status) : FailTable(options, status);
-  });
-}
-
-int RunExport(const TableCommand& options) {
-  const std::optional<bool> is_csv = IsCsv(options);
-  if (!is_csv) return FailUsage("table export", absl::StrCat(options.text, ": unknown suffix; use .csv or .jsonl, or set --format"));
-  const Interrupt interrupt;
-  return WithTable(options, OpenMode::kReadOnly, [&](TableDBM& table) -> int {
-    TextOutput text;
-    if (const Status opened = text.Open(options.text); !opened.ok()) return FailText(text.name(), opened);
-    std::vector<std::string> columns;
-    std::string buffer;
-    if (*is_csv) {
-      columns.emplace_back();
-      for (const ColumnInfo& column : table.Columns()) columns.push_back(column.name);
-      AppendCsvHeader(columns, &buffer);
-    }
-    Status written;
-    const auto flush = [&] {
-      written = text.Write(interrupt, buffer);
-      buffer.clear();
-      return written.ok();
-    };
-    const Status status = table.Select().Each([&](std::string_view key, const RowView& row) {
-      *is_csv ? AppendCsvRow(key, row, columns, &buffer) : AppendJsonRow(key, row, {}, &buffer);
-      return buffer.size() < (64 << 10) || flush();
-    });
-    if (!status.ok()) return FailTable(options, status);
-    if (written.ok()) flush();
-    if (absl::IsCancelled(written) && interrupt.signal() != 0) return kExitSignal + interrupt.signal();
-    if (written.ok()) written = text.Commit();
-    return written.ok() ? kExitDone : Fail(text.name(), written);
-  });
-}
-
 int RunVerify(const TableCommand& options) {
-  return WithTable(options, OpenMode::kReadOnly, [&](TableDBM& table) -> int {
+  return WithTable(options.database, [&](TableDBM& table) -> int {
     const Status status = table.Verify();
     if (!status.ok()) return FailDatabase(options.database, status);
     return kExitDone;
@@ -416,23 +310,32 @@ void AddPutOptions(CLI::App* app, TableCommand& options) {
 void AddTableCommand(Commands& commands) {
   CLI::App* const group =
       commands.Add("table", "Rows of named columns in a table (.hktb), with indices and queries", [] { return kExitDone; });
+  const char* const kFile = "The table's file, usually NAME.hktb; options of a tree may follow it, as '?cache_bytes=1gi'";
   const auto add = [&](const char* name, const char* summary, int (*run)(const TableCommand&), Access access) {
     const auto options = std::make_shared<TableCommand>();
     CLI::App* const app = commands.Add(
         name, summary, [options, run] { return run(*options); }, group);
-    AddDatabase(app, "FILE", &options->database, access,
-                "The table's file, usually NAME.hktb; options of a tree may follow it, as ?cache_bytes=1gi")
-        ->required();
+    AddDatabase(app, "FILE", &options->database, access, kFile)->required();
+    AddFileOptions(app, &options->database, access);
     return std::pair(app, options);
   };
   const auto add_key = [](CLI::App* app, TableCommand& options) {
     app->add_option("KEY", options.key, "The primary key")->required()->type_name("");
+  };
+  const auto add_json = [](CLI::App* app, TableCommand& options, const char* description) {
+    app->add_flag("--json", options.json, description);
   };
 
   auto [create, create_options] = add("create", "Create a table", RunCreate, Access::kWrite);
   create->add_option("--column", create_options->columns, "A column: NAME:TYPE, and :not_null or :unique; several times")
       ->type_name("COLUMN");
   create->add_flag("--closed", create_options->closed, "Rows have no other columns than these");
+
+  auto [columns, columns_options] =
+      add("columns", "List the columns that rows have had, with their types and rules", RunColumns, Access::kRead);
+  add_json(columns, *columns_options, "A JSON object a column: name, type, not_null, unique, default");
+  auto [schema, schema_options] = add("schema", "Show the columns, their rules, and the indices", RunSchema, Access::kRead);
+  add_json(schema, *schema_options, "One JSON object: closed, columns, indices");
 
   auto [put, put_options] = add("put", "Store a row, or change some of its columns; exit code 1 if --keep or --update finds it otherwise",
                                 RunPut, Access::kWrite);
@@ -444,27 +347,40 @@ void AddTableCommand(Commands& commands) {
   auto [remove, remove_options] = add("remove", "Remove a row; exit code 1 if it is absent", RunRemove, Access::kWrite);
   add_key(remove, *remove_options);
 
-  const char* const kStatement =
-      "As \"select name, age where age >= 20 order by age desc limit 10\"; also update set ... where, and delete where";
-  auto [query, query_options] = add("query", "Run a statement: select, update or delete", RunQuery, Access::kRead);
-  query->add_option("STATEMENT", query_options->statement, kStatement)->required()->type_name("");
-  query->add_flag("--csv", query_options->csv, "Print CSV, not JSON Lines");
+  const auto add_statement = [](CLI::App* app, TableCommand& options) {
+    app->add_option("STATEMENT", options.statement,
+                    "As \"select name, age where age >= 20 order by age desc limit 10\"; also update set ... where, and delete where")
+        ->required()
+        ->type_name("");
+    app->add_option(
+           "PARAMETER", options.parameters,
+           "What stands for each ? of the statement: a number, true, false, null, or else a text; 'text' in quotes is a text in any case")
+        ->type_name("");
+  };
+  auto [query, query_options] = add("query", "Run a statement: select, update or delete", RunQuery, Access::kWrite);
+  add_statement(query, *query_options);
+  query_options->style.AddTo(query);
   auto [explain, explain_options] = add("explain", "Print how a statement finds its rows", RunExplain, Access::kRead);
-  explain->add_option("STATEMENT", explain_options->statement, kStatement)->required()->type_name("");
+  add_statement(explain, *explain_options);
 
-  auto [index, index_options] = add("index", "List, create or drop indices", RunIndex, Access::kRead);
+  auto [index, index_options] = add("index", "List, create or drop indices", RunIndex, Access::kWrite);
   AddIndexOptions(index, *index_options);
 
-  const auto add_text = [](CLI::App* app, TableCommand& options, const char* description) {
-    app->add_option("TEXT", options.text, description)->type_name("");
-    AddChoice(app, "--format", &options.format, {"csv", "jsonl"}, "The format, default by the suffix of TEXT; of a standard stream jsonl");
+  const auto add_transfer = [&](const char* name, const char* summary, int (*run)(TableTransfer), Access access, const char* text) {
+    const auto options = std::make_shared<TableTransfer>();
+    CLI::App* const app = commands.Add(
+        name, summary, [options, run] { return run(*options); }, group);
+    AddDatabase(app, "FILE", &options->database, access, kFile)->required();
+    AddFileOptions(app, &options->database, access);
+    app->add_option("TEXT", options->text, text)->type_name("");
+    AddChoice(app, "--format", &options->format, {"csv", "jsonl"}, "The format, default by the suffix of TEXT; of a standard stream jsonl");
+    return std::pair(app, options);
   };
-  auto [import, import_options] = add("import", "Store the rows of a text; creates the table if it is absent", RunImport, Access::kWrite);
-  add_text(import, *import_options, "The text to read, default standard input");
+  auto [import, import_options] = add_transfer("import", "Store the rows of a text; creates the table if it is absent", ImportRows,
+                                               Access::kWrite, "The text to read, default standard input");
   import->add_option("--key", import_options->key_name, "The field that is the primary key, default 'key', else the first of CSV")
       ->type_name("NAME");
-  auto [exporting, export_options] = add("export", "Write all rows as a text", RunExport, Access::kRead);
-  add_text(exporting, *export_options, "The text to write, default standard output");
+  add_transfer("export", "Write all rows as a text", ExportRows, Access::kRead, "The text to write, default standard output");
   auto [verify, verify_options] =
       add("verify", "Check the file, each row and all indices; exit code 1 if there is damage", RunVerify, Access::kRead);
   verify_options->database.on_damage = kExitNo;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "hako/text/json_record.h"
@@ -13,16 +15,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;  // members in their order
 
-void AppendCsvField(std::string_view text, bool is_text, std::string* out) {
-  const bool quotes = text.find_first_of(",\"\r\n") != text.npos || (is_text && text.empty());
-  if (!quotes) {
-    out->append(text);
-    return;
-  }
-  out->push_back('"');
-  for (const char c : text) out->append(c == '"' ? 2 : 1, c);
-  out->push_back('"');
+Status FailAt(std::uint64_t line, std::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("line ", line, ": ", ToAbsl(what)));
 }
+
+// The cell that a field of CSV is.
+OwnedValue ValueOf(const CsvField& field) { return Value::Untyped(field.text); }
 
 // Takes the members of one object of JSON; `error` tells what is wrong with it.
 class JsonRow final : public nlohmann::json_sax<Json> {
@@ -87,108 +85,59 @@ class JsonRow final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Status TableReader::Fail(std::string_view what) const {
-  return absl::InvalidArgumentError(absl::StrCat("line ", first_line_, ": ", ToAbsl(what)));
-}
-
 Status TableReader::Feed(std::string_view piece) {
-  for (const char c : piece) {
-    if (field_.size() > kFieldMax) return Fail("a field is longer than 64 MiB");
-    if (is_csv_) {
-      HAKO_RETURN_IF_ERROR(FeedCsv(c));
-    } else if (c == '\n') {
-      HAKO_RETURN_IF_ERROR(TakeJson());
-      first_line_ = ++line_;
-    } else {
-      field_.push_back(c);
-    }
-    if (is_csv_ && c == '\n') ++line_;
+  if (is_csv_) return csv_.Feed(piece);
+  while (!piece.empty()) {
+    const std::size_t end = piece.find('\n');
+    if (json_.size() + std::min(end, piece.size()) > kLineMax) return FailAt(line_, "longer than 64 MiB");
+    json_.append(piece.substr(0, end));
+    if (end == piece.npos) break;
+    HAKO_RETURN_IF_ERROR(TakeJson());
+    ++line_;
+    piece.remove_prefix(end + 1);
   }
   return absl::OkStatus();
 }
 
 Status TableReader::End() {
   if (!is_csv_) return TakeJson();
-  if (state_ == State::kQuoted) return Fail("the quote is not closed");
-  if (state_ == State::kBegin && fields_.empty()) return absl::OkStatus();
-  HAKO_RETURN_IF_ERROR(EndField());
-  return EndRecord();
+  HAKO_RETURN_IF_ERROR(csv_.End());
+  return header_.empty() ? FailAt(1, "no line names the columns") : absl::OkStatus();
 }
 
-Status TableReader::FeedCsv(char c) {
-  switch (state_) {
-    case State::kQuoted:
-      if (c == '"')
-        state_ = State::kQuoteInQuotes;
-      else
-        field_.push_back(c);
-      return absl::OkStatus();
-    case State::kQuoteInQuotes:
-      if (c == '"') {
-        field_.push_back(c);
-        state_ = State::kQuoted;
-        return absl::OkStatus();
-      }
-      if (c != ',' && c != '\n' && c != '\r') return Fail("text after the closing quote");
-      break;
-    case State::kBegin:
-      if (c == '"') {
-        state_ = State::kQuoted;
-        return absl::OkStatus();
-      }
-      break;
-    case State::kPlain:
-      break;
+Status TableReader::TakeHeader(std::span<const CsvField> names, std::uint64_t line) {
+  for (const CsvField& name : names) header_.emplace_back(name.text);
+  const auto key = std::find(header_.begin(), header_.end(), key_name_.empty() ? "key" : key_name_);
+  if (key == header_.end() && !key_name_.empty()) return FailAt(line, absl::StrCat("no field is named '", key_name_, "'"));
+  key_at_ = key == header_.end() ? 0 : static_cast<std::size_t>(key - header_.begin());
+  for (std::size_t i = 0; i < header_.size(); ++i) {
+    if (i != key_at_ && header_[i].empty()) return FailAt(line, absl::StrCat("field ", i + 1, " names no column"));
+    if (std::find(header_.begin(), header_.begin() + static_cast<std::ptrdiff_t>(i), header_[i]) !=
+        header_.begin() + static_cast<std::ptrdiff_t>(i))
+      return FailAt(line, absl::StrCat("two fields are named '", header_[i], "'"));
   }
-  if (c == '\r') return absl::OkStatus();
-  if (c == ',') return EndField();
-  if (c == '\n') {
-    const bool is_blank = state_ == State::kBegin && fields_.empty();
-    if (!is_blank) {
-      HAKO_RETURN_IF_ERROR(EndField());
-      HAKO_RETURN_IF_ERROR(EndRecord());
-    }
-    first_line_ = line_ + 1;
-    return absl::OkStatus();
-  }
-  field_.push_back(c);
-  state_ = State::kPlain;
   return absl::OkStatus();
 }
 
-Status TableReader::EndField() {
-  fields_.emplace_back(std::move(field_), state_ == State::kQuoteInQuotes);
-  field_.clear();
-  state_ = State::kBegin;
-  return absl::OkStatus();
-}
-
-Status TableReader::EndRecord() {
-  auto fields = std::move(fields_);
-  fields_.clear();
-  if (header_.empty()) {
-    for (auto& [name, quoted] : fields) header_.push_back(std::move(name));
-    if (header_[0].starts_with("\xef\xbb\xbf")) header_[0].erase(0, 3);
-    const auto key = std::find(header_.begin(), header_.end(), key_name_.empty() ? "key" : key_name_);
-    if (key == header_.end() && !key_name_.empty()) return Fail(absl::StrCat("no field is named '", key_name_, "'"));
-    key_at_ = key == header_.end() ? 0 : static_cast<std::size_t>(key - header_.begin());
-    return absl::OkStatus();
-  }
-  if (fields.size() != header_.size()) return Fail(absl::StrCat(fields.size(), " fields, but the first line names ", header_.size()));
-  TextRow row{.key = std::move(fields[key_at_].first), .cells = {}, .line = first_line_};
+Status TableReader::TakeCsv(std::span<const CsvField> fields, std::uint64_t line) {
+  if (fields.size() != header_.size())
+    return FailAt(line, absl::StrCat(fields.size(), " fields, but the first line names ", header_.size()));
+  if (fields[key_at_].text.empty() && !fields[key_at_].is_quoted)
+    return FailAt(line, "the field of the key is empty; \"\" in quotes is the empty key");
+  TextRow row{.key = std::string(fields[key_at_].text), .cells = {}, .line = line};
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    if (i == key_at_ || (fields[i].first.empty() && !fields[i].second)) continue;
-    row.cells.emplace_back(header_[i], Value::Untyped(fields[i].first));
+    if (i == key_at_ || (fields[i].text.empty() && !fields[i].is_quoted)) continue;
+    row.cells.emplace_back(header_[i], ValueOf(fields[i]));
   }
   return take_(row);
 }
 
 Status TableReader::TakeJson() {
-  const std::string line = std::move(field_);
-  field_.clear();
+  std::string line = std::exchange(json_, {});
+  if (line_ == 1 && line.starts_with(text::kByteOrderMark)) line.erase(0, text::kByteOrderMark.size());
   if (line.find_first_not_of(" \t\r") == line.npos) return absl::OkStatus();
   JsonRow object;
-  if (!Json::sax_parse(line, &object)) return Fail(object.error);
+  if (!Json::sax_parse(line, &object)) return FailAt(line_, object.error);
   const std::string key_name = key_name_.empty() ? "key" : key_name_;
   TextRow row{.key = {}, .cells = {}, .line = line_};
   bool has_key = false;
@@ -197,12 +146,12 @@ Status TableReader::TakeJson() {
       if (!value.get().is_null()) row.cells.emplace_back(name, std::move(value));
       continue;
     }
-    if (value.get().is_null()) return Fail(absl::StrCat("member '", name, "', the primary key, is null"));
-    if (has_key) return Fail(absl::StrCat("member '", name, "', the primary key, is given twice"));
+    if (value.get().is_null()) return FailAt(line_, absl::StrCat("member '", name, "', the primary key, is null"));
+    if (has_key) return FailAt(line_, absl::StrCat("member '", name, "', the primary key, is given twice"));
     row.key = value.get().ToText();
     has_key = true;
   }
-  if (!has_key) return Fail(absl::StrCat("no member '", key_name, "'"));
+  if (!has_key) return FailAt(line_, absl::StrCat("no member '", key_name, "'"));
   return take_(row);
 }
 
@@ -242,7 +191,7 @@ void AppendCsvRow(std::string_view key, const RowView& row, const std::vector<st
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (i > 0) out->push_back(',');
     const Value value = columns[i].empty() ? Value(key) : row.Get(columns[i]);
-    AppendCsvField(value.Text(&buffer), !value.is_null(), out);
+    AppendCsvField(value.is_null() ? std::nullopt : std::optional(value.Text(&buffer)), out);
   }
   out->push_back('\n');
 }
@@ -250,7 +199,7 @@ void AppendCsvRow(std::string_view key, const RowView& row, const std::vector<st
 void AppendCsvHeader(const std::vector<std::string>& columns, std::string* out) {
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (i > 0) out->push_back(',');
-    AppendCsvField(columns[i].empty() ? "key" : columns[i], true, out);
+    AppendCsvField(columns[i].empty() ? "key" : columns[i], out);
   }
   out->push_back('\n');
 }

@@ -1,4 +1,4 @@
-// The texts of tables: rows as CSV (RFC 4180) and as JSON Lines.
+// The texts of tables: rows as CSV (hako/text/csv.h) and as JSON Lines.
 //
 // CSV: the first line names the columns. An empty field without quotes is no cell; "" is an empty
 // text. Fields are texts without a type: Value::Untyped. JSON Lines: an object a line, whose members are cells: a string, a number, a bool,
@@ -7,21 +7,25 @@
 // The primary key is the field or member of one name, by default "key"; in CSV without it the first.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hako/base/status.h"
 #include "hako/table/query_text.h"
 #include "hako/table/row.h"
+#include "hako/text/csv.h"
 
 namespace hako::tool {
 
 // A row that was read.
 struct TextRow {
   std::string key;
-  std::vector<std::pair<std::string, table::OwnedValue>> cells;
+  std::vector<std::pair<std::string, OwnedValue>> cells;
   std::uint64_t line = 0;
 };
 
@@ -29,29 +33,32 @@ struct TextRow {
 class TableReader {
  public:
   using Take = std::function<Status(const TextRow& row)>;
-  static constexpr std::size_t kFieldMax = 64 << 20;  // bytes of a field, or of a line of JSON
+  static constexpr std::size_t kLineMax = 64 << 20;  // bytes of a line of JSON
 
-  TableReader(bool is_csv, std::string key_name, Take take) : is_csv_(is_csv), key_name_(std::move(key_name)), take_(std::move(take)) {}
+  TableReader(bool is_csv, std::string key_name, Take take)
+      : is_csv_(is_csv),
+        key_name_(std::move(key_name)),
+        take_(std::move(take)),
+        csv_([this](auto fields, std::uint64_t line) { return header_.empty() ? TakeHeader(fields, line) : TakeCsv(fields, line); }) {}
+  TableReader(const TableReader&) = delete;
+  TableReader& operator=(const TableReader&) = delete;
   Status Feed(std::string_view piece);
   // After the last piece.
   Status End();
 
  private:
-  Status FeedCsv(char c);
-  Status EndField();
-  Status EndRecord();
+  Status TakeHeader(std::span<const CsvField> names, std::uint64_t line);
+  Status TakeCsv(std::span<const CsvField> fields, std::uint64_t line);
   Status TakeJson();
-  Status Fail(std::string_view what) const;
 
   const bool is_csv_;
   const std::string key_name_;
   const Take take_;
-  std::uint64_t line_ = 1, first_line_ = 1;  // of the present record
-  std::string field_;                        // or the line of JSON
-  enum class State { kBegin, kPlain, kQuoted, kQuoteInQuotes } state_ = State::kBegin;
-  std::vector<std::pair<std::string, bool>> fields_;  // and whether they were in quotes
+  CsvReader csv_;
   std::vector<std::string> header_;
   std::size_t key_at_ = 0;
+  std::uint64_t line_ = 1;  // of JSON
+  std::string json_;        // the line
 };
 
 // {"key":"...","name":value ...} and a line feed; `columns` empty: all of the row.

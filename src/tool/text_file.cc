@@ -8,8 +8,10 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <iterator>
 #include <utility>
 
+#include "hako/format/array_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/snapshot_format.h"
 #include "hako/format/tree_file_format.h"
@@ -17,6 +19,8 @@
 
 namespace hako::tool {
 namespace {
+
+constexpr char kIsDirectory[] = "is a directory";
 
 // Standard streams stay open.
 Status CloseFile(int* fd) {
@@ -40,13 +44,20 @@ bool HoldsDatabase(const std::string& path) {
   std::array<char, 16> head{};
   const ssize_t size = pread(fd, head.data(), head.size(), 0);
   close(fd);
-  return size == ssize_t{head.size()} &&
-         (head == format::kHashFileMagic || head == format::kTreeFileMagic || head == format::kSnapshotMagic);
+  return size == ssize_t{head.size()} && (head == format::kHashFileMagic || head == format::kTreeFileMagic ||
+                                          head == format::kArrayFileMagic || head == format::kSnapshotMagic);
 }
 
-bool IsNamedAsDatabase(std::string_view path) { return path.ends_with(".hkh") || path.ends_with(".hkt") || path.ends_with(".hks"); }
+bool IsNamedAsDatabase(std::string_view path) {
+  constexpr std::string_view kSuffixes[] = {".hkh", ".hkt", ".hka", ".hks", ".hktb"};
+  return std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [path](std::string_view suffix) { return path.ends_with(suffix); });
+}
 
 int FailText(const std::string& name, const Status& status) {
+  if (absl::IsInvalidArgument(status) && status.message() != kIsDirectory) {  // malformed
+    Complain(absl::StrCat(name, ": ", status.message(), "; what is before it is stored, so mend this place and import the text again"));
+    return kExitFile;
+  }
   if (!absl::IsNotFound(status)) return Fail(name, status);
   Complain(absl::StrCat(name, ": no such file or directory; check the name"));
   return kExitFile;
@@ -61,7 +72,7 @@ Status TextInput::Open(const std::string& path) {
   fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd_ < 0) return absl::ErrnoToStatus(errno, "cannot open");
   struct stat info;
-  if (fstat(fd_, &info) == 0 && S_ISDIR(info.st_mode)) return absl::InvalidArgumentError("is a directory");
+  if (fstat(fd_, &info) == 0 && S_ISDIR(info.st_mode)) return absl::InvalidArgumentError(kIsDirectory);
   return absl::OkStatus();
 }
 
@@ -90,7 +101,7 @@ Status TextOutput::Open(const std::string& path) {
   fd_ = -1;
   struct stat info;
   const bool is_there = stat(path.c_str(), &info) == 0;
-  if (is_there && S_ISDIR(info.st_mode)) return absl::InvalidArgumentError("is a directory");
+  if (is_there && S_ISDIR(info.st_mode)) return absl::InvalidArgumentError(kIsDirectory);
   if (!is_there || S_ISREG(info.st_mode)) {
     HAKO_ASSIGN_OR_RETURN(replacement_, FileReplacement::Begin(path));
     return absl::OkStatus();

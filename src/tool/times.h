@@ -1,62 +1,29 @@
-// Points in time on the command line and in the output: UTC, or seconds since 1970.
+// Times and durations on the command line, and times and sizes in the output: see times.cc for what is
+// accepted.
 #pragma once
 
-#include <time.h>
-
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace hako::tool {
 
-// Microseconds since 1970 as "2026-11-25T07:07:05.250000Z".
-inline std::string FormatTime(std::uint64_t time) {
-  const auto seconds = static_cast<time_t>(time / 1'000'000);
-  tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[64];
-  const std::size_t size = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text + size, sizeof(text) - size, ".%06uZ", static_cast<unsigned>(time % 1'000'000));
-  return text;
-}
+// Microseconds since 1970 as "2026-11-25T07:07:05.250000Z"; with milliseconds as "2026-11-25T07:07:05.250Z".
+std::string FormatTime(std::uint64_t time);
+std::string FormatMilliseconds(std::uint64_t milliseconds);
 
-// Reads ".25" as 250,000; moves `text` behind it.
-inline std::uint64_t TakeFraction(const char** text) {
-  if (**text != '.') return 0;
-  std::uint64_t fraction = 0;
-  std::uint64_t unit = 1'000'000;
-  for (++*text; **text >= '0' && **text <= '9'; ++*text) {
-    unit /= 10;
-    fraction += unit * static_cast<std::uint64_t>(**text - '0');
-  }
-  return fraction;
-}
+// The time in microseconds since 1970 that a text is; nullopt if it is none. `unit`: microseconds that a
+// plain number counts, 0 = a plain number is no time.
+std::optional<std::uint64_t> ParseTime(std::string_view text, std::uint64_t unit = 0);
+// Forms of a time for messages.
+inline constexpr char kTimeExamples[] = "2026-11-25T07:07Z, 2026-11-25T07:07:05.25Z or @1795590425";
 
-// The reverse; also with a blank for the T and fewer digits, and "@1795590425.25". nullopt if it is
-// none of these.
-inline std::optional<std::uint64_t> ParseTime(const std::string& text) {
-  const char* rest = text.c_str();
-  std::uint64_t seconds = 0;
-  const bool is_plain = *rest == '@';
-  if (is_plain) {
-    const char* const begin = ++rest;
-    for (; *rest >= '0' && *rest <= '9' && seconds < std::uint64_t{1} << 40; ++rest)
-      seconds = seconds * 10 + static_cast<std::uint64_t>(*rest - '0');
-    if (rest == begin) return std::nullopt;
-  } else {
-    tm parts{};
-    rest = strptime(rest, "%Y-%m-%d", &parts);
-    if (rest == nullptr || (*rest != 'T' && *rest != ' ')) return std::nullopt;
-    rest = strptime(rest + 1, "%H:%M:%S", &parts);
-    if (rest == nullptr) return std::nullopt;
-    const time_t utc = timegm(&parts);
-    if (utc < 0) return std::nullopt;
-    seconds = static_cast<std::uint64_t>(utc);
-  }
-  const std::uint64_t time = seconds * 1'000'000 + TakeFraction(&rest);
-  if (!is_plain && *rest++ != 'Z') return std::nullopt;
-  return *rest == '\0' ? std::optional(time) : std::nullopt;
-}
+// The duration in microseconds. `unit`: microseconds that a plain number counts.
+std::optional<std::uint64_t> ParseDuration(std::string_view text, std::uint64_t unit);
+inline constexpr char kDurationExamples[] = "250ms, 60s, 5m, 2h or 7d";
+
+// 12345 as "12.1 KiB".
+std::string FormatBytes(std::uint64_t bytes);
 
 }  // namespace hako::tool

@@ -13,11 +13,13 @@ struct TkrzwLine {
   std::string_view line;
 };
 
+inline constexpr std::string_view kNoIndexRun = "none: indices are those of a table ('hako help table index'), which perf does not measure";
+
 inline constexpr TkrzwLine kTkrzwCommands[] = {
     {"restore",
      "none: a file that opens is consistent; if verify finds damage, restore a copy, or save the rest by salvage (restore is something "
      "else here: it goes to a point in time)"},
-    {"perf index", "none: there are no indices yet"},
+    {"perf index", kNoIndexRun},
     {"get --multi, set --multi, remove --multi",
      "get --multi prints keys too; remove takes several keys without it; for many records use import"},
     {"set --incr N", "N is the difference, there the initial value; VALUE is not given"},
@@ -30,11 +32,13 @@ inline constexpr TkrzwLine kTkrzwCommands[] = {
     {"merge --reducer", "the last record wins, or with --no_overwrite the first"},
     {"export, import --tsv --escape", "TSV is the default and always escaped; import --no_escape takes backslashes literally"},
     {"export --keys", "list --keys --items -1"},
-    {"--dbm", "hash, tree, tiny and baby; skip, cache, stdhash, stdtree, poly, shard have no counterpart"},
+    {"--dbm",
+     "hash, tree, array, tiny and baby; for cache, tiny with capacity_bytes or capacity_records in the name; skip, stdhash, stdtree, poly, "
+     "shard have no counterpart"},
     {"--file", "mmap for mmap-para and mmap-atom, pos for pos-para and pos-atom; perf takes the long names"},
     {"--path", "of perf: as there; elsewhere FILE"},
     {"--direct_io, --block_size, --padding, --pagecache, --sync_io, --min_read_size",
-     "of perf: as there; elsewhere FILE?direct, the rest has no counterpart"},
+     "of perf: as there; elsewhere 'FILE?direct', the rest has no counterpart"},
     {"--sync_hard", "of perf and of the commands that change a database; the others have nothing to synchronize"},
     {"perf --cap_memsize", "spelt --cap_mem_size in the program itself; both are accepted"},
 };
@@ -53,27 +57,27 @@ inline constexpr TkrzwLine kTkrzwFlags[] = {
     {"verbose", "everything is always reported"},
 };
 inline constexpr TkrzwLine kTkrzwOptions[] = {
-    {"alloc_init", "files grow by an eighth of their size; FILE?grow_min= sets the minimum"},
-    {"alloc_inc", "files grow by an eighth of their size; FILE?grow_max= sets the maximum"},
-    {"ulog", "a database keeps its log by itself; FILE?log_archive=DIRECTORY stores all of it for restore"},
+    {"alloc_init", "files grow by an eighth of their size; 'FILE?grow_min=BYTES' sets the minimum"},
+    {"alloc_inc", "files grow by an eighth of their size; 'FILE?grow_max=BYTES' sets the maximum"},
+    {"ulog", "a database keeps its log by itself; 'FILE?log_archive=DIRECTORY' stores all of it for restore"},
     {"ulog_ids", "the segments of a log archive have no such numbers"},
     {"record_crc", "every record has a checksum, verified whenever it is read"},
-    {"record_comp", "set FILE.hkt?codec=zstd or lz4 when the file is created"},
+    {"record_comp", "set 'FILE.hkt?codec=zstd' or lz4 when the file is created"},
     {"cipher_key", "there is no encryption yet"},
     {"offset_width", "set --align_pow for larger files"},
     {"fbp_cap", "all free space is tracked"},
     {"max_branches", "inner pages are as large as other pages"},
     {"comparator",
-     "set FILE.hkt?order=decimal when the file is created; hexadecimal, real, signed-big-endian, float-big-endian, case-insensitive"},
+     "set 'FILE.hkt?order=decimal' when the file is created; hexadecimal, real, signed-big-endian, float-big-endian, case-insensitive"},
     {"step_unit", "it is for skip lists, which have no counterpart"},
     {"max_level", "it is for skip lists, which have no counterpart"},
     {"sort_mem_size", "it is for skip lists, which have no counterpart"},
     {"max_cached_records", "it is for skip lists, which have no counterpart"},
     {"reducer", "it is for skip lists, which have no counterpart"},
-    {"cap_rec_num", "it is for caches, which have no counterpart yet"},
-    {"cap_mem_size", "it is for caches, which have no counterpart yet"},
-    {"cap_memsize", "it is for caches, which have no counterpart yet"},
-    {"params", "options are part of the name: FILE?num_records=1m,align_pow=4"},
+    {"cap_rec_num", "a database in memory is a cache with a limit: 'FILE.hks?capacity_records=1m'; perf measures none"},
+    {"cap_mem_size", "a database in memory is a cache with a limit: 'FILE.hks?capacity_bytes=1m'; perf measures none"},
+    {"cap_memsize", "a database in memory is a cache with a limit: 'FILE.hks?capacity_bytes=1m'; perf measures none"},
+    {"params", "options are part of the name: 'FILE?num_records=1m,align_pow=4'"},
 };
 
 }  // namespace hako::tool

@@ -42,7 +42,7 @@ TEST_F(ExportTarget, RefusesDatabases) {
 }
 
 TEST_F(ExportTarget, UnknownSuffixRequiresFormat) {
-  for (const std::string name : {"out.json", "out.csv", "out"}) {
+  for (const std::string name : {"out.json", "out.txt", "out"}) {
     const ToolResult result = RunTool({"export", path_, dir_.File(name)});
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.err, HasSubstr("unknown suffix; use .tsv"));

@@ -38,7 +38,8 @@ TEST_F(Records, RecordsExpire) {
   const std::string path = path_ + "-cache.hkh";
   ASSERT_EQ(RunTool({"create", path + "?expiry=true"}).exit_code, 0);
   EXPECT_EQ(RunTool({"set", path, "key", "value", "--expire_at", "32503680000000"}).exit_code, 0);
-  EXPECT_EQ(RunTool({"expire", path, "key"}).out, "32503680000000\n");
+  EXPECT_EQ(RunTool({"expire", path, "key"}).out, "3000-01-01T00:00:00.000Z\n");
+  EXPECT_EQ(RunTool({"expire", path, "key", "--json"}).out, "{\"key\":\"key\",\"expire_at\":32503680000000}\n");
   EXPECT_EQ(RunTool({"rekey", path, "key", "other"}).exit_code, 0);
   EXPECT_EQ(RunTool({"export", path, "--format", "jsonl"}).out, "{\"key\":\"other\",\"value\":\"value\",\"expire_at\":32503680000000}\n");
   EXPECT_EQ(RunTool({"export", path, "--times"}).out, "other\t32503680000000\tvalue\n");
@@ -53,6 +54,40 @@ TEST_F(Records, RecordsExpire) {
   EXPECT_EQ(RunTool({"get", path, "other"}).exit_code, 1);
   EXPECT_EQ(RunTool({"expire", path, "other"}).exit_code, 1);
   EXPECT_EQ(RunTool({"set", path, "key", "1", "--append", ",", "--ttl", "5"}).exit_code, 2);
+}
+
+TEST_F(Records, TimesAreTakenAsPeopleWriteThem) {
+  const std::string path = path_ + "-cache.hkh";
+  ASSERT_EQ(RunTool({"create", path + "?expiry=true"}).exit_code, 0);
+  const auto expiry = [&path] {
+    return std::stoull(RunTool({"expire", path, "k", "--json"}).out.substr(std::string("{\"key\":\"k\",\"expire_at\":").size()));
+  };
+  const auto now = [] {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+  };
+  for (const auto& [text, milliseconds] : {std::pair<const char*, std::uint64_t>{"60s", 60'000},
+                                           {"60000", 60'000},
+                                           {"5m", 300'000},
+                                           {"2h", 7'200'000},
+                                           {"7d", 604'800'000},
+                                           {"59999ms", 59'999}}) {
+    const std::uint64_t before = now();
+    ASSERT_EQ(RunTool({"set", path, "k", "v", "--ttl", text}).exit_code, 0) << text;
+    EXPECT_GE(expiry(), before + milliseconds) << text;
+    EXPECT_LE(expiry(), now() + milliseconds) << text;
+  }
+  for (const char* text : {"2999-12-31T23:00Z", "3000-01-01T00:00:00+01:00", "@32503676400", "32503676400000"}) {
+    ASSERT_EQ(RunTool({"expire", path, "k", "--expire-at", text}).exit_code, 0) << text;
+    EXPECT_EQ(RunTool({"expire", path, "k"}).out, "2999-12-31T23:00:00.000Z\n") << text;
+  }
+  const ToolResult wrong = RunTool({"set", path, "k", "v", "--ttl", "5 min"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, testing::StartsWith("hako set: --ttl: '5 min' is no duration, such as 250ms, 60s, 5m, 2h or 7d\n"));
+  EXPECT_EQ(RunTool({"set", path, "k", "v", "--ttl", "0"}).exit_code, 2);
+  EXPECT_EQ(RunTool({"set", path, "k", "v", "--ttl", "900us"}).exit_code, 2) << "less than a millisecond";
+  EXPECT_EQ(RunTool({"set", path, "k", "v", "--expire_at", "2026-02-30"}).exit_code, 2);
+  EXPECT_EQ(RunTool({"get", path, "k", "--wait", "100ms"}).exit_code, 0);
 }
 
 TEST_F(Records, AbsentKeysExitWithOneAndAMessage) {

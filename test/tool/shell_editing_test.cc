@@ -12,7 +12,7 @@ namespace {
 
 class ShellEditing : public ToolTest {
  protected:
-  ShellEditing() : ToolTest("a.hkt") {
+  explicit ShellEditing(const std::string& name = "a.hkt") : ToolTest(name) {
     setenv("TERM", "xterm", 1);
     setenv("NO_COLOR", "1", 1);
     setenv("HAKO_HISTORY", history_.c_str(), 1);
@@ -96,6 +96,19 @@ TEST_F(ShellEditing, InterruptDropsTheLine) {
   process_->Send(SIGINT);
   WaitFor("hako> ", before);
   Type("count\r", "0\r\n");
+  EXPECT_EQ(End().exit_code, 0);
+}
+
+class TableShellEditing : public ShellEditing {
+ protected:
+  TableShellEditing() : ShellEditing("a.hktb") {}
+};
+
+TEST_F(TableShellEditing, TabCompletesStatementsAndKeys) {
+  Type("put 'a long key' amount=5\r", "hako> ");
+  Type("sel\t am\t wh\t am\t = 5\r", "1 row\r\n");
+  Type("get a\t\r", "\"amount\":5}\r\n");
+  Type("col\t\r", "amount");
   EXPECT_EQ(End().exit_code, 0);
 }
 

@@ -1,5 +1,8 @@
 // hako table: rows, statements, indices, CSV and JSON Lines.
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
@@ -153,16 +156,189 @@ TEST_F(TableCommandTest, IndicesAreListedExplainedAndDropped) {
   EXPECT_EQ(RunTool({"table", "index", path_}).out, "a\ta ordered\n");
 }
 
-TEST_F(TableCommandTest, OtherCommandsRefuseATable) {
-  ASSERT_EQ(RunTool({"table", "create", path_}).exit_code, 0);
-  const ToolResult set = RunTool({"set", path_, "k", "v"});
-  EXPECT_EQ(set.exit_code, 3);
-  EXPECT_THAT(set.err, HasSubstr("is a table"));
+TEST_F(TableCommandTest, EveryCommandOnADatabaseTakesATable) {
+  ASSERT_EQ(RunTool({"create", path_}).exit_code, 0);
+  EXPECT_EQ(RunTool({"create", path_}).exit_code, 3) << "exists";
+  const std::string csv = Write("in.csv", "id,name,age\n1,Ada,36\n2,Bob,20\n3,Eve,\n");
+  EXPECT_EQ(RunTool({"import", path_, csv, "--key", "id"}).err, "hako: " + path_ + ": 3 rows imported\n");
+  EXPECT_EQ(RunTool({"import", path_, csv, "--key", "id"}).err,
+            "hako: " + path_ + ": 3 rows imported; the table has 0 more than before, as later rows replace earlier ones\n");
+  EXPECT_EQ(RunTool({"count", path_}).out, "3\n");
+  EXPECT_EQ(RunTool({"export", path_, "--format", "csv"}).out, "key,name,age\n1,Ada,36\n2,Bob,20\n3,Eve,\n");
+  EXPECT_EQ(RunTool({"export", path_}).out, RunTool({"table", "export", path_}).out);
+  const ToolResult dump = RunTool({"export", path_, "--format", "dump"});
+  EXPECT_EQ(dump.exit_code, 2);
+  EXPECT_THAT(dump.err, HasSubstr("CSV or JSON Lines"));
+  EXPECT_EQ(RunTool({"export", path_, dir_.File("x.hkt"), "--format", "csv"}).exit_code, 2) << "the name of a database";
+  EXPECT_EQ(RunTool({"verify", path_}).out, path_ + ": ok, 3 rows\n");
+  EXPECT_EQ(RunTool({"verify", path_, "--json"}).out, "{\"file\":\"" + path_ + "\",\"ok\":true,\"num_records\":3}\n");
+  EXPECT_THAT(RunTool({"scrub", path_}).out, HasSubstr(": ok, "));
+  EXPECT_EQ(RunTool({"rebuild", path_}).exit_code, 0);
+  EXPECT_EQ(RunTool({"inspect", path_, "num_records"}).out, "3\n");
+  EXPECT_EQ(RunTool({"inspect", path_, "class"}).out, "TableDBM\n");
+  EXPECT_EQ(RunTool({"inspect", path_, "num_columns"}).out, "2\n");
+  const std::string copy = dir_.File("copy.hktb");
+  ASSERT_EQ(RunTool({"copy", path_, copy}).exit_code, 0);
+  EXPECT_EQ(RunTool({"export", copy}).out, RunTool({"export", path_}).out);
+  ASSERT_EQ(RunTool({"copy", path_ + "?raw", copy, "--force"}).exit_code, 0) << "byte by byte the same file";
+  EXPECT_EQ(RunTool({"verify", copy}).exit_code, 0);
+  EXPECT_EQ(RunTool({"copy", path_, dir_.File("copy.hkt")}).exit_code, 2);
+  EXPECT_EQ(RunTool({"set", path_, "k", "v"}).exit_code, 3);
   const std::string tree = dir_.File("a.hkt");
   ASSERT_EQ(RunTool({"create", tree}).exit_code, 0);
   const ToolResult get = RunTool({"table", "get", tree, "k"});
   EXPECT_EQ(get.exit_code, 3);
   EXPECT_THAT(get.err, HasSubstr("plain tree"));
+  EXPECT_EQ(RunTool({"import", tree, csv}).exit_code, 2) << "CSV is for tables";
+}
+
+// By a copy and the archive of the log.
+TEST_F(TableCommandTest, IsRestored) {
+  const std::string archive = dir_.File("archive"), copy = dir_.File("copy.hktb"), back = dir_.File("back.hktb");
+  std::filesystem::create_directory(archive);
+  ASSERT_EQ(RunTool({"create", path_, "--log_archive", archive}).exit_code, 0);
+  ASSERT_EQ(RunTool({"table", "put", path_, "1", "a=1", "--log_archive", archive}).exit_code, 0);
+  ASSERT_EQ(RunTool({"copy", path_, copy}).exit_code, 0);
+  ASSERT_EQ(RunTool({"table", "put", path_, "2", "a=2", "--log_archive", archive}).exit_code, 0);
+  ASSERT_EQ(RunTool({"restore", copy, archive, back}).exit_code, 0);
+  EXPECT_EQ(RunTool({"export", back}).out, "{\"key\":\"1\",\"a\":1}\n{\"key\":\"2\",\"a\":2}\n");
+  EXPECT_EQ(RunTool({"verify", back}).exit_code, 0);
+}
+
+TEST_F(TableCommandTest, ColumnsAndSchemaAreListed) {
+  ASSERT_EQ(
+      RunTool({"table", "create", path_, "--closed", "--column", "name:string:not_null", "--column", "mail:string:unique", "--column", "x"})
+          .exit_code,
+      0);
+  ASSERT_EQ(RunTool({"table", "index", path_, "--on", "name:qgram", "--where", "mail is not null"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"table", "columns", path_}).out, "name\tstring\tnot_null\nmail\tstring\tunique\nx\tany\n");
+  const auto lines = SplitLines(RunTool({"table", "columns", path_, "--json"}).out);
+  ASSERT_THAT(lines, SizeIs(3));
+  EXPECT_EQ(lines[0], "{\"name\":\"name\",\"type\":\"string\",\"not_null\":true,\"unique\":false,\"default\":null}");
+  const auto schema = nlohmann::json::parse(RunTool({"table", "schema", path_, "--json"}).out);
+  EXPECT_EQ(schema["closed"], true);
+  ASSERT_EQ(schema["columns"].size(), 3u);
+  EXPECT_EQ(schema["columns"][1]["unique"], true);
+  ASSERT_EQ(schema["indices"].size(), 2u);
+  EXPECT_EQ(schema["indices"][1]["columns"][0]["kind"], "qgram");
+  EXPECT_EQ(schema["indices"][1]["q"], 3);
+  EXPECT_EQ(schema["indices"][1]["ready"], true);
+  EXPECT_THAT(RunTool({"table", "schema", path_}).out, AllOf(StartsWith("schema\tclosed"), HasSubstr("column\tname\tstring\tnot_null\n"),
+                                                             HasSubstr("index\tname:qgram\tname qgram")));
+}
+
+class TableRows : public TableCommandTest {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(RunTool({"import", path_},
+                      "{\"key\":\"1\",\"name\":\"Ada\",\"age\":36}\n{\"key\":\"2\",\"name\":\"Bob\",\"age\":7}\n"
+                      "{\"key\":\"3\",\"name\":\"\xe5\xb1\xb1\xe7\x94\xb0 it's\"}\n")
+                  .exit_code,
+              0);
+  }
+};
+
+TEST_F(TableRows, StatementsTakeParameters) {
+  EXPECT_EQ(RunTool({"table", "query", path_, "select name where age = ?", "36"}).out, "{\"name\":\"Ada\"}\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select key where name contains ? limit ?", "it's", "5"}).out, "{\"key\":\"3\"}\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select key where name = ? or name in (?, ?)", "x' or key > '", "Ada", "Bob"}).out,
+            "{\"key\":\"1\"}\n{\"key\":\"2\"}\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "update set age = ?, note = ? where key = ?", "null", "'5'", "'2'"}).out, "1 row\n");
+  EXPECT_EQ(RunTool({"table", "get", path_, "2"}).out, "{\"key\":\"2\",\"name\":\"Bob\",\"note\":\"5\"}\n");
+  for (const auto& [arguments, error] :
+       {std::pair<std::vector<std::string>, const char*>{{"select * where age = ?"}, "position 22: parameter 1 is not given"},
+        {{"select * where age = ?", "1", "2"}, "2 parameters are given, and the statement has 1 places (?)"},
+        {{"select * where age = ?", "null"}, "position 22: parameter 1 is null: use 'is null'"},
+        {{"select * where name contains ?", "5"}, "parameter 1 is no text"},
+        {{"select * limit ?", "x"}, "a number of rows"},
+        {{"select ? where age = 1", "name"}, "a column"}}) {
+    std::vector<std::string> command = {"table", "query", path_};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    const ToolResult result = RunTool(command);
+    EXPECT_EQ(result.exit_code, 2) << error;
+    EXPECT_THAT(result.err, HasSubstr(error));
+  }
+}
+
+const char kBox[] =
+    "┌─────┬───────────┬─────┐\n"
+    "│ key │ name      │ age │\n"
+    "├─────┼───────────┼─────┤\n"
+    "│ 1   │ Ada       │  36 │\n"
+    "│ 2   │ Bob       │   7 │\n"
+    "│ 3   │ 山田 it's │     │\n"
+    "└─────┴───────────┴─────┘\n"
+    "3 rows\n";
+
+TEST_F(TableRows, AreABoxOnATerminal) {
+  EXPECT_EQ(RunTool({"table", "query", path_, "select *", "--box"}).out, kBox);
+  setenv("NO_COLOR", "1", 1);
+  std::string shown = RunOnTerminal({"table", "query", path_, "select *"}).out;
+  unsetenv("NO_COLOR");
+  std::erase(shown, '\r');
+  EXPECT_EQ(shown, kBox);
+  EXPECT_THAT(RunTool({"table", "query", path_, "select name where key = 'x'", "--box"}).out,
+              AllOf(HasSubstr("│ name │"), EndsWith("0 rows\n")));
+  EXPECT_THAT(RunTool({"table", "query", path_, "select count(*)", "--box"}).out, HasSubstr("│        3 │"));
+  EXPECT_EQ(RunTool({"table", "query", path_, "select *", "--box", "--csv"}).exit_code, 2);
+  // Long cells are cut, and many columns stand below each other.
+  ASSERT_EQ(RunTool({"table", "put", path_, "4", "name=" + std::string(500, 'x') + "\x1b[31m"}).exit_code, 0);
+  const auto lines = SplitLines(RunTool({"table", "query", path_, "select * where key = '4'", "--box"}).out);
+  EXPECT_THAT(lines[3], AllOf(HasSubstr("xxx…"), Not(HasSubstr("\x1b"))));
+  std::vector<std::string> wide = {"table", "put", path_, "5"};
+  for (int i = 0; i < 30; ++i) wide.push_back("column" + std::to_string(i) + "=" + std::to_string(i));
+  ASSERT_EQ(RunTool(wide).exit_code, 0);
+  EXPECT_THAT(RunTool({"table", "query", path_, "select * where key = '5'", "--box"}).out,
+              AllOf(StartsWith("── row 1\n"), HasSubstr("\n column29 │ 29\n")));
+}
+
+TEST_F(TableRows, ShellTakesStatementsAndCommands) {
+  const ToolResult result =
+      RunTool({"shell", path_},
+              "# all\nselect name where age > 10;\nbind 7 'Ada'\nSELECT key WHERE age = ? OR name = ?\nbind\nget 1\nput 4 name=Eve\n"
+              "count\nremove 4\nupdate set age = 8 where key = '2'\nexplain select * where age = 8\ncolumns\nverify\nget 9\n");
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.out,
+              StartsWith("{\"name\":\"Ada\"}\n{\"key\":\"1\"}\n{\"key\":\"2\"}\n{\"key\":\"1\",\"name\":\"Ada\",\"age\":36}\n4\n1 row\n"));
+  EXPECT_THAT(result.out, EndsWith("name\tany\nage\tany\n" + path_ + ": ok, 3 rows\n"));
+  EXPECT_EQ(RunTool({"shell", path_, "--csv"}, "select key, age where key = '2'").out, "key,age\n2,8\n");
+  const ToolResult wrong = RunTool({"shell", path_}, "select from where\nremove 1\n");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("position "), EndsWith("hako shell: stopped at line 1\n")));
+  EXPECT_THAT(RunTool({"shell", path_}, "selct *\n").err, HasSubstr("did you mean 'select'?"));
+  EXPECT_EQ(RunTool({"shell", path_}, "list\n").exit_code, 2) << "of records";
+  EXPECT_THAT(RunTool({"shell", path_}, "help\n").out, AllOf(HasSubstr("\n  bind "), HasSubstr("\n  columns "), HasSubstr("\n  copy ")));
+  EXPECT_THAT(RunTool({"shell", path_}, "help put\n").out, HasSubstr("Usage: hako table put"));
+  EXPECT_EQ(RunTool({"count", path_}).out, "3\n");
+}
+
+TEST_F(TableCommandTest, NothingOfCsvIsChangedSilently) {
+  const auto rows = [this](const std::string& csv) {
+    std::filesystem::remove(path_);
+    const ToolResult imported = RunTool({"import", path_, "--format", "csv", "--key", "id"}, csv);
+    EXPECT_EQ(imported.exit_code, 0) << imported.err;
+    return RunTool({"export", path_}).out;
+  };
+  const std::string ada = "{\"key\":\"1\",\"name\":\"Ada\"}\n";
+  EXPECT_EQ(rows("\xef\xbb\xbf\"name\",\"id\"\r\n\"Ada\",\"1\"\r\n"), ada);
+  EXPECT_EQ(rows("\xef\xbb\xbf\"id\",\"name\"\r\n\"1\",\"Ada\"\r\n"), ada);
+  EXPECT_EQ(rows("id,name\n1,\"a\rb\r\n\"\n"), "{\"key\":\"1\",\"name\":\"a\\rb\\r\\n\"}\n");
+  EXPECT_EQ(rows("id,name\n\"\",Ada\n"), "{\"key\":\"\",\"name\":\"Ada\"}\n");
+  for (const auto& [csv, error] : {std::pair<const char*, const char*>{"id,name\n1,a\rb\n", "line 2: a carriage return"},
+                                   {"id,name\n1,\"a\"\r\"b\"\n", "line 2: a carriage return"},
+                                   {"id,name\r1,Ada\r", "line 1: a carriage return"},
+                                   {"id,name,name\n1,a,b\n", "line 1: two fields are named 'name'"},
+                                   {"id,\n1,a\n", "line 1: field 2 names no column"},
+                                   {"id,name\n,a\n", "line 2: the field of the key is empty"},
+                                   {"", "line 1: no line names the columns"}}) {
+    std::filesystem::remove(path_);
+    const ToolResult imported = RunTool({"import", path_, "--format", "csv", "--key", "id"}, csv);
+    EXPECT_EQ(imported.exit_code, 3) << csv;
+    EXPECT_THAT(imported.err, HasSubstr(error));
+    EXPECT_FALSE(std::filesystem::exists(path_)) << "made a table for nothing";
+  }
+  EXPECT_THAT(RunTool({"import", path_}, "{\"key\":null,\"a\":1}\n").err, HasSubstr("line 1: member 'key', the primary key, is null"));
+  ASSERT_EQ(RunTool({"import", path_}, "\xef\xbb\xbf{\"key\":1}\r\n").exit_code, 0);
 }
 
 }  // namespace

@@ -174,29 +174,43 @@ struct Malformed {
 };
 const std::string kHeader = "VERSION=3\nformat=bytevalue\ntype=btree\nHEADER=END\n";
 
-const Malformed kMalformedTexts[] = {{"tsv", "a\t1\nb\n", "line 2: no tab", 1},
-                                     {"tsv", "a\t\\q\n", "line 1: invalid escape", 0},
-                                     {"tsv", "a\t\\x4\n", "line 1: invalid escape", 0},
-                                     {"tsv", "a\t\\", "line 1: invalid escape", 0},
-                                     {"tsv", "a\t1\n\nb\n", "line 3: no tab", 1},
-                                     {"jsonl", "{\"key\":\"a\"}\n", "line 1: not of the form", 0},
-                                     {"jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n[1,\n", "line 2: not of the form", 1},
-                                     {"jsonl", "{\"key\":\"a\",\"value\":1}\n", "line 1: not of the form", 0},
-                                     {"jsonl", "{\"key\":\"a\",\"value\":\"\",\"ttl\":5}\n", "line 1: not of the form", 0},
-                                     {"jsonl", "{\"key\":\"a\",\"value\":{\"b64\":\"A===\"}}\n", "line 1: not of the form", 0},
-                                     {"jsonl", "{\"key\":\"a\",\"value\":{\"b64\":\"/x==\"}}\n", "line 1: not of the form", 0},
-                                     {"jsonl", std::string(100000, '['), "line 1: not of the form", 0},
-                                     {"dump", "", "line 0: no HEADER=END", 0},
-                                     {"dump", "rubbish\n", "line 1: malformed header line of a dump", 0},
-                                     {"dump", "VERSION=4\nHEADER=END\nDATA=END\n", "line 1: unsupported dump version", 0},
-                                     {"dump", "VERSION=3\ntype=recno\nHEADER=END\nDATA=END\n", "line 2: unsupported type", 0},
-                                     {"dump", "VERSION=3\nduplicates=1\nHEADER=END\nDATA=END\n", "line 2: dumps with several values", 0},
-                                     {"dump", kHeader + " 61\n 31\n", "line 6: the dump ends without DATA=END", 1},
-                                     {"dump", kHeader + " 61\n 31\n 62\nDATA=END\n", "line 8: the last key has no value", 1},
-                                     {"dump", kHeader + " 6\n 31\nDATA=END\n", "line 5: not pairs of hexadecimal", 0},
-                                     {"dump", kHeader + "61\n31\nDATA=END\n", "line 5: a data line must begin with a space", 0},
-                                     {"dump", kHeader + " 61\n 31\nDATA=END\n" + kHeader, "line 8: text after DATA=END", 1},
-                                     {"dump", "format=print\nHEADER=END\n \\6\n b\nDATA=END\n", "line 3: a backslash without", 0}};
+const Malformed kMalformedTexts[] = {
+    {"tsv", "a\t1\nb\n", "line 2: no tab", 1},
+    {"tsv", "a\t\\q\n", "line 1: invalid escape", 0},
+    {"tsv", "a\t\\x4\n", "line 1: invalid escape", 0},
+    {"tsv", "a\t\\", "line 1: invalid escape", 0},
+    {"tsv", "a\t1\n\nb\n", "line 3: no tab", 1},
+    {"jsonl", "{\"key\":\"a\"}\n", "line 1: not of the form", 0},
+    {"jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n[1,\n", "line 2: not of the form", 1},
+    {"jsonl", "{\"key\":\"a\",\"value\":1}\n", "line 1: not of the form", 0},
+    {"jsonl", "{\"key\":\"a\",\"value\":\"\",\"ttl\":5}\n", "line 1: not of the form", 0},
+    {"jsonl", "{\"key\":\"a\",\"value\":{\"b64\":\"A===\"}}\n", "line 1: not of the form", 0},
+    {"jsonl", "{\"key\":\"a\",\"value\":{\"b64\":\"/x==\"}}\n", "line 1: not of the form", 0},
+    {"jsonl", std::string(100000, '['), "line 1: not of the form", 0},
+    {"tsv", "a\t1\r\nb\t2\n", "line 2: ends without a carriage return", 1},
+    {"tsv", "a\t1\nb\t2\r\n", "line 2: ends with a carriage return, and the lines before do not", 1},
+    {"tsv", "a\t1\r\nb\t2\r", "line 2: ends with a carriage return without a line feed", 1},
+    {"tsv", "a\t1\rb\t2\r", "line 1: ends with a carriage return without a line feed", 0},
+    {"dump", "", "line 0: no HEADER=END", 0},
+    {"dump", "rubbish\n", "line 1: malformed header line of a dump", 0},
+    {"dump", "VERSION=4\nHEADER=END\nDATA=END\n", "line 1: unsupported dump version", 0},
+    {"dump", "VERSION=3\ntype=recno\nHEADER=END\nDATA=END\n", "line 2: unsupported type", 0},
+    {"dump", "VERSION=3\r\nHEADER=END\n", "line 2: ends without a carriage return", 0},
+    {"dump", "VERSION=3\nduplicates=1\nHEADER=END\nDATA=END\n",
+     "line 2: duplicates=1: dumps with several values for a key are not supported", 0},
+    {"dump", "VERSION=3\ndupsort=1\nHEADER=END\n a\n b\n a\n c\nDATA=END\n",
+     "line 2: dupsort=1: dumps with several values for a key are not supported", 0},
+    {"dump", "VERSION=3\nintegerkey=1\nHEADER=END\nDATA=END\n", "line 2: integerkey=1: dumps with keys that are ordered as integers", 0},
+    {"dump", "VERSION=3\nreversekey=1\nHEADER=END\nDATA=END\n",
+     "line 2: reversekey=1: dumps with keys that are ordered from their last byte on", 0},
+    {"dump", kHeader + " 61\n 31\n 61\n 32\nDATA=END\n", "line 7: the key of the record before again", 1},
+    {"dump", kHeader + " 61\n 31\n 6a\n 32\n 6a\n 33\nDATA=END\n", "line 9: the key of the record before again", 2},
+    {"dump", kHeader + " 61\n 31\n", "line 6: the dump ends without DATA=END", 1},
+    {"dump", kHeader + " 61\n 31\n 62\nDATA=END\n", "line 8: the last key has no value", 1},
+    {"dump", kHeader + " 6\n 31\nDATA=END\n", "line 5: not pairs of hexadecimal", 0},
+    {"dump", kHeader + "61\n31\nDATA=END\n", "line 5: a data line must begin with a space", 0},
+    {"dump", kHeader + " 61\n 31\nDATA=END\n" + kHeader, "line 8: text after DATA=END, as of a dump of several databases", 1},
+    {"dump", "format=print\nHEADER=END\n \\6\n b\nDATA=END\n", "line 3: a backslash without", 0}};
 
 TEST_F(Transfer, MalformedTextExitsWithThreeAndNamesTheLine) {
   for (const Malformed& malformed : kMalformedTexts) {
@@ -209,8 +223,37 @@ TEST_F(Transfer, MalformedTextExitsWithThreeAndNamesTheLine) {
     EXPECT_EQ(lines[0], "hako: " + path_ + ": " + std::to_string(malformed.num_kept) + (malformed.num_kept == 1 ? " record" : " records") +
                             " imported");
     EXPECT_THAT(lines[1], StartsWith("hako: standard input: " + malformed.complaint));
-    EXPECT_EQ(ReadAll(path_).size(), malformed.num_kept);
+    if (malformed.num_kept == 0) {
+      EXPECT_NE(access(path_.c_str(), F_OK), 0) << "made a database for nothing";
+    } else {
+      EXPECT_EQ(ReadAll(path_).size(), malformed.num_kept);
+    }
   }
+  ASSERT_EQ(RunTool({"create", path_}).exit_code, 0);
+  EXPECT_EQ(RunTool({"import", path_}, "no tab").exit_code, 3);
+  EXPECT_EQ(RunTool({"count", path_}).out, "0\n") << "a database that was there stays";
+}
+
+TEST_F(Transfer, CountsTheRecordsThatReplacedOthers) {
+  EXPECT_EQ(RunTool({"import", path_}, "a\t1\nb\t1\na\t2\n").err,
+            "hako: " + path_ + ": 3 records imported; the database has 2 more than before, as later records replace earlier ones\n");
+  EXPECT_EQ(RunTool({"import", path_}, "c\t1\n").err, "hako: " + path_ + ": 1 record imported\n");
+}
+
+TEST_F(Transfer, LineEndsOfWindowsAreNoData) {
+  const std::pair<std::string, std::string> texts[] = {
+      {"tsv", "a\t1\r\n\r\nb\t2\\r\r\n"},
+      {"tsv", "a\t1\r\nb\t2\\r"},
+      {"dump", "VERSION=3\r\nformat=bytevalue\r\ntype=btree\r\ndupsort=0\r\nHEADER=END\r\n 61\r\n 31\r\n 62\r\n 320d\r\nDATA=END\r\n"}};
+  for (const auto& [format, text] : texts) {
+    unlink(path_.c_str());
+    const ToolResult result = RunTool({"import", path_, "--format", format}, text);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(ReadAll(path_), (RecordMap{{"a", "1"}, {"b", "2\r"}})) << text;
+  }
+  unlink(path_.c_str());
+  EXPECT_EQ(RunTool({"import", path_, "--no_escape"}, "a\t1\nb\t2\r\n").exit_code, 0);
+  EXPECT_EQ(ReadAll(path_), (RecordMap{{"a", "1"}, {"b", "2\r"}})) << "taken literally";
 }
 
 TEST_F(Transfer, RefusesUnusableTexts) {

@@ -13,9 +13,12 @@
 //   contains  begins  ends  matches  all  any  phrase  search     of text: see table/condition.h
 // `not` may stand before between, in and those of text. Literals are 'text' (two quotes for one in
 // it), x'00ff' for other bytes, numbers, inf and -inf, true and false; an integer beyond int64 must be
-// exactly a double. A column is a word, or anything in double quotes; the word `key` is the primary key, and
-// no column may have this name. Words of the language may be of any case; those that IsReservedWord names
-// need quotes as columns.
+// exactly a double. A ? in place of a literal, of a
+// text or of a number of rows is the next parameter, so that text from outside need not be quoted:
+//   ParseStatement("select * where name = ? limit ?", {name, 10})
+// A column is a word, or anything in double quotes; the word `key` is the primary key, and no column may
+// have this name. Words of the language may be of any case; those that IsReservedWord names need quotes as
+// columns.
 //
 // Values are compared and ordered by their types, as SQLite does: see table/value.h. numeric(age) in a
 // condition, and `order by age desc numeric`, are about the numbers that texts are.
@@ -24,7 +27,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,7 +71,10 @@ struct Statement {
 };
 
 // The statement or condition that a text is.
-StatusOr<Statement> ParseStatement(std::string_view text);
+StatusOr<Statement> ParseStatement(std::string_view text, std::span<const Value> parameters = {});
+inline StatusOr<Statement> ParseStatement(std::string_view text, std::initializer_list<Value> parameters) {
+  return ParseStatement(text, std::span(parameters.begin(), parameters.size()));
+}
 StatusOr<Condition> ParseCondition(std::string_view text);
 
 namespace table {

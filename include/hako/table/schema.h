@@ -77,6 +77,7 @@ struct ColumnInfo {
   std::string name;                    // of the column
   ColumnType type = ColumnType::kAny;  // of its values
   bool not_null = false;               // each row has it
+  OwnedValue default_value = {};       // of a row that is put without it
 };
 
 std::string_view NameOf(ColumnType type);  // "any", "string", "int64", "double", "bool", "bytes"

@@ -41,6 +41,7 @@
 #include "hako/dbm/options.h"
 #include "hako/file/file.h"
 #include "hako/storage/salvage_report.h"
+#include "hako/storage/scrub_progress.h"
 #include "hako/table/query.h"
 #include "hako/table/row.h"
 #include "hako/table/schema.h"
@@ -163,6 +164,8 @@ class TableDBM {
   StatusOr<ColumnId> FindColumn(std::string_view name) const;
   // All columns that rows have had, in the order of their numbers.
   std::vector<ColumnInfo> Columns() const;
+  // Whether rows may have no other columns (TableOptions::closed_schema).
+  bool HasClosedSchema() const;
   // Gives a column a type and rules, beside readers and writers. FailedPrecondition, which names a
   // row, if an existing row does not keep them; AlreadyExists if it is to be unique and two rows have
   // the same value. Writers keep the rules while the rows are checked. `unique` creates an index, unless
@@ -189,7 +192,11 @@ class TableDBM {
   std::uint64_t LastLsn();
   Status WaitDurable(std::uint64_t lsn);
   Status CopyTo(const std::string& path);
+  bool ShouldBeRebuilt();
   Status Rebuild();
+  // As that of TreeDBM: reads the file from its device, a part at a time. Of a table in memory each call
+  // completes a pass over 0 bytes.
+  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   // Checks the structure of the tree, each row, and that the entries of all indices are exactly those
   // of the rows. DataLoss names the damage. Beside readers and writers.
   Status Verify();

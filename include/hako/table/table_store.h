@@ -20,6 +20,7 @@
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/write_batch.h"
+#include "hako/storage/scrub_progress.h"
 
 namespace hako::table {
 
@@ -77,8 +78,10 @@ class TableStore {
   virtual std::uint64_t LastLsn() = 0;
   virtual Status WaitDurable(std::uint64_t lsn) = 0;
   virtual Status CopyTo(const std::string& path) = 0;
+  virtual bool ShouldBeRebuilt() = 0;
   virtual Status Rebuild() = 0;
   virtual Status Verify() = 0;
+  virtual StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) = 0;
   virtual Stats GetStats() = 0;
   virtual Inspection Inspect() = 0;
   virtual bool IsWritable() = 0;
@@ -173,7 +176,20 @@ class TreeStore final : public TableStore {
     else
       return db_->CheckOpen();
   }
+  bool ShouldBeRebuilt() override {
+    if constexpr (requires { db_->ShouldBeRebuilt(); })
+      return db_->ShouldBeRebuilt();
+    else
+      return false;
+  }
   Status Verify() override { return db_->Verify(); }
+  StatusOr<ScrubProgress> Scrub([[maybe_unused]] const ScrubOptions& options) override {
+    if constexpr (requires { db_->Scrub(options); }) return db_->Scrub(options);
+    HAKO_RETURN_IF_ERROR(db_->CheckOpen());
+    ScrubProgress nothing;
+    nothing.is_complete = true;
+    return nothing;
+  }
   Stats GetStats() override { return db_->GetStats(); }
   Inspection Inspect() override { return db_->Inspect(); }
   bool IsWritable() override { return db_->IsWritable(); }

@@ -10,9 +10,15 @@
 //          HEADER=END, then one line per key and per value, each after a space, in hexadecimal
 //          (format=bytevalue) or as text with \HH escapes (format=print), up to DATA=END. mdb_dump
 //          -p does not escape backslashes (LMDB 0.9.24), so its output is ambiguous: dump without
-//          -p. It has no times.
+//          -p. It has no times. What hako cannot keep is refused: several values for a key
+//          (duplicates, dupsort, dupfixed, or one key twice in a row), orders other than that of
+//          the bytes (integerkey, reversekey), and a second database behind DATA=END.
 //
-// Errors: malformed text is InvalidArgument and names the line. One thread per object.
+// Lines of tsv and dump may end with CR LF, if the first does: then all must. A line that ends
+// otherwise than the first is an error. TSV without escapes is taken literally: there a CR is a byte
+// of the value. A byte order mark at the beginning of a text is skipped.
+//
+// Errors: malformed text is InvalidArgument and names the line. One thread per object. See text/csv.h for CSV.
 #pragma once
 
 #include <cstdint>
@@ -64,10 +70,12 @@ class LineReader {
     *line = Line(from, size);
     begin_ += size + 1;
     ++line_number_;
+    has_line_feed_ = true;
     return true;
   }
 
   std::uint64_t line_number() const { return line_number_; }          // of the last line returned, from 1
+  bool has_line_feed() const { return has_line_feed_; }               // whether the last line returned ended with one
   std::uint64_t consumed() const { return read_ - (end_ - begin_); }  // bytes of the source returned as lines
 
  private:
@@ -81,6 +89,7 @@ class LineReader {
   std::string buffer_;               // grows for a longer line or a larger request
   std::size_t begin_ = 0, end_ = 0;  // the part of the buffer not yet returned
   std::uint64_t line_number_ = 0;
+  bool has_line_feed_ = true;
   std::uint64_t read_ = 0;  // bytes read from the source
 };
 

@@ -19,6 +19,9 @@
 
 namespace hako::text {
 
+// That of UTF-8, which may stand at the beginning of a text.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 inline constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 // Returns the length of the UTF-8 sequence at the start of `text`, or 0 if it is not well-formed
