@@ -27,7 +27,7 @@
 //      extents had 1 MiB. No longer read.
 //   6  before any release: no intents, no applied index, no last epoch, no log; these are zero there.
 //      Read, and written as the current version.
-//   7  Files of before the release may lack map_identity, seals and `published`: they are
+//   7  Files of before the release may lack map_identity, map_boot, seals and `published`: they are
 //      zero there.
 //   8  a file whose values have the stored form of dbm/expiry.h, and a clock. Others are written as 7.
 //      Files of before the release may lack first_expiry: it is zero there.
@@ -94,7 +94,9 @@ struct HashSuperBlock {
   Le<std::uint64_t> clock;
   // At a clean end: no record of the file expires before this time, ~0 = none expires; 0: unknown.
   Le<std::uint64_t> first_expiry;
-  std::array<std::byte, 208> reserved;
+  // The boot in which the file was mapped that map_identity names; 0 as that is, or unknown.
+  Le<std::uint64_t> map_boot;
+  std::array<std::byte, 200> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);

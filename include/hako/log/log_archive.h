@@ -137,17 +137,30 @@ class LogArchive {
                                  .time = segment.time,
                                  .check = 0};
     header.check = CheckOf(header);
+    if (!is_kept_) added_.reserve(added_.size() + 1);
     const auto write = [&](ArchiveFile& to) { return Write(file, segment, header, to); };
-    const Status status = ReplaceFile<ArchiveFile>(absl::StrCat(directory_, "/", ArchiveNameOf(segment.sequence)), write);
+    const Status status = ReplaceFile<ArchiveFile>(PathOf(segment.sequence), write);
     if (!status.ok()) {
       return Status(status.code(), absl::StrCat("the log archive ", directory_, " could not be written: ", status.message(),
                                                 "; the log keeps what it lacks"));
     }
     last_ = {log, segment.sequence};
+    if (!is_kept_) added_.push_back(segment.sequence);
     return absl::OkStatus();
+  }
+  // Removes the segments that were added, as the database could not be opened, and its log has them. Not
+  // after Keep.
+  void TakeBack() {
+    for (const std::uint64_t sequence : added_) (void)RemoveFile(PathOf(sequence));
+    added_.clear();
+  }
+  void Keep() {
+    is_kept_ = true;
+    added_ = {};
   }
 
  private:
+  std::string PathOf(std::uint64_t sequence) const { return absl::StrCat(directory_, "/", ArchiveNameOf(sequence)); }
   static Status Write(const FileT& file, const Segment& segment, const format::ArchiveHeader& header, ArchiveFile& to) {
     const std::uint64_t bytes = header.end_lsn - segment.first;
     HAKO_RETURN_IF_ERROR(to.Resize(format::kLogSegmentHeader + bytes));
@@ -157,6 +170,8 @@ class LogArchive {
 
   std::string directory_;
   Link last_;
+  bool is_kept_ = false;
+  std::vector<std::uint64_t> added_;  // until Keep: sequences
 };
 
 }  // namespace hako::log
