@@ -13,7 +13,8 @@ namespace {
 constexpr std::string_view kThereAre =
     "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, "
     "log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
-    "durability, sync_interval, reclaim_bytes, unproven, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and "
+    "durability, sync_interval, reclaim_bytes, unproven, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min "
+    "and "
     "grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.

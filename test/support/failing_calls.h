@@ -16,7 +16,7 @@
 
 namespace hako {
 
-enum class CallKind { kRead, kWrite, kSync, kLengthen, kName, kRemove };  // kName: open, ftruncate, rename, msync; kRemove: unlink
+enum class CallKind { kRead, kWrite, kSync, kLengthen, kName, kRemove };  // kName: open, rename, msync; kRemove: unlink, ftruncate
 
 struct CallFault {
   enum class How { kInterrupted, kPartial, kFails, kKills };

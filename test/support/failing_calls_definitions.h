@@ -114,7 +114,7 @@ int open(const char* path, int flags, ...) {
 }
 
 int ftruncate(int fd, off_t size) noexcept {
-  return hako::internal::DoOrFail(hako::CallKind::kName, [=] { return static_cast<int>(syscall(SYS_ftruncate, fd, size)); });
+  return hako::internal::DoOrFail(hako::CallKind::kRemove, [=] { return static_cast<int>(syscall(SYS_ftruncate, fd, size)); });
 }
 
 int rename(const char* from, const char* to) noexcept {

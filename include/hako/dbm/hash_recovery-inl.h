@@ -10,9 +10,8 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
     -> StatusOr<std::unique_ptr<HashDBM>> HAKO_TRY {
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
   HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
-  HAKO_ASSIGN_OR_RETURN(auto extents,
-                        hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed, Expiry::FirstClock(options),
-                                                      options.unproven_updates));
+  HAKO_ASSIGN_OR_RETURN(auto extents, hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed,
+                                                                    Expiry::FirstClock(options), options.unproven_updates));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   WriterState* mine = dbm->writers_.Mine();
@@ -51,8 +50,8 @@ Status HashDBM<FileT>::NameLog(const log::DatabaseId&, log::Position) {
 
 // Checks what Verify can check of a file whose updates are to be accepted, before anything is changed.
 template <File FileT>
-Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options) requires
-    PathFile<FileT> {
+Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions& options,
+                                     FileOptions file_options) requires PathFile<FileT> {
   if (options.unproven_updates != UnprovenUpdates::kAccept || file_options.mode == OpenMode::kTruncate) return absl::OkStatus();
   file_options.mode = OpenMode::kReadOnly;
   StatusOr<FileT> file = FileT::Open(path, file_options);

@@ -151,7 +151,7 @@ class LogPlace {
 
   UpdateSource* source_ = nullptr;
   std::optional<LogFile> file_;
-  std::string path_;   // empty: file_ is the log, or there is none
+  std::string path_;  // empty: file_ is the log, or there is none
   TakeBack taken_back_ = TakeBack::kNothing;
   FileNumber number_;  // of the log that was opened
   FileOptions options_;

@@ -47,7 +47,7 @@ class PositionalParallelFile {
   PositionalParallelFile& operator=(PositionalParallelFile&& other) noexcept;
   ~PositionalParallelFile() { (void)Close(); }
 
-  const std::string& path() const { return posix_->path(); }     // as given to Open
+  const std::string& path() const { return posix_->path(); }  // as given to Open
   // See UndoableFile.
   bool WasCreated() const { return posix_->was_created(); }
   void SetTakeBack(TakeBack what) { posix_->set_take_back(what); }

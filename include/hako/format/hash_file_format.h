@@ -116,7 +116,7 @@ struct LiveState {
   std::uint64_t num_lines;
   std::uint64_t index_extents;
   std::uint64_t clearing;              // kClearing while Clear runs: the next open finishes it
-  std::uint64_t poisoned;              // kPoisoned after a failed sync: the page cache may have dropped dirty pages
+  std::uint64_t poisoned;              // kPoisoned or kDoubtful after a failed sync: the page cache may have dropped dirty pages
   std::uint64_t oldest_retired_epoch;  // no block is stamped as retired in an earlier epoch; sealed
   std::uint64_t applied_index;         // of the application; 0 = none
   std::uint64_t published;             // kPublished or kWithdrawn, stored after in_use = 1 and before in_use = 0
@@ -127,6 +127,7 @@ static_assert(sizeof(LiveState) == 120 && alignof(LiveState) == 8);
 // Not values that a flipped bit makes.
 inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;
 inline constexpr std::uint64_t kPoisoned = 0x70'6f'69'73'6f'6e'65'64;
+inline constexpr std::uint64_t kDoubtful = 0x64'6f'75'62'74'66'75'6c;  // by the Open after a kill
 inline constexpr std::uint64_t kPublished = 0x70'75'62'6c'69'73'68'65, kWithdrawn = 0x77'69'74'68'64'72'61'77;
 
 // A value of up to 40 bits with a check above it. Older files have no check there.

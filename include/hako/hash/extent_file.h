@@ -90,7 +90,10 @@ class ExtentFile : public LiveStateFile<FileT> {
     LiveStateFile<FileT>::ResetLiveState(super_.applied_index);
   }
   // From now on the live state counts if the process dies. Call when everything it names exists.
-  void PublishLiveState() { LiveStateFile<FileT>::PublishLiveState(tail()); }
+  void PublishLiveState() {
+    LiveStateFile<FileT>::PublishLiveState(tail());
+    is_published_ = true;
+  }
 
   // The latest time that the file has, as far as its records expire. NoteClock gives the live state
   // and the next superblock a later one, from any thread.
@@ -350,13 +353,13 @@ class ExtentFile : public LiveStateFile<FileT> {
             "a killed process had the file mapped, and its updates may be in memory only: open it as a MemoryMapParallelFile, and close "
             "it");
       }
-      if (IsUnproven(super_, file_.MapIdentity()) && unproven_ != UnprovenUpdates::kDrop) return UnprovenError();
+      if (IsUnproven(left, super_, file_.MapIdentity()) && unproven_ != UnprovenUpdates::kDrop) return UnprovenError();
     } else if constexpr (kMapped && KernelBackedFile<FileT>) {
       HAKO_RETURN_IF_ERROR(CheckLiveState(*live_, super_, file_.Identity(), size));
       if (IsOf(*live_, file_.Identity())) {
         tail_.store(LoadSealed(&format::LiveState::tail));
         found_ = FoundState::kKilled;
-      } else if (IsUnproven(super_, file_.Identity()) && unproven_ != UnprovenUpdates::kDrop) {
+      } else if (IsUnproven(*live_, super_, file_.Identity()) && unproven_ != UnprovenUpdates::kDrop) {
         if (unproven_ == UnprovenUpdates::kRefuse) return UnprovenError();
         HAKO_ASSIGN_OR_RETURN(was_accepted_, MayAccept(*live_, super_, size));
         if (was_accepted_) {
@@ -368,8 +371,12 @@ class ExtentFile : public LiveStateFile<FileT> {
     return absl::OkStatus();
   }
 
+  // A database that is open refuses updates after this, so the next one knows. One that is being opened
+  // after a kill must not drop its updates without a word.
   Status NoteSync(Status status) {
-    if (!status.ok() && this->LoadLive(&format::LiveState::in_use) != 0) StoreLive(&format::LiveState::poisoned, format::kPoisoned);
+    const bool is_opening = found_ == FoundState::kKilled && !is_published_;
+    if (!status.ok() && this->LoadLive(&format::LiveState::in_use) != 0)
+      StoreLive(&format::LiveState::poisoned, is_opening ? format::kDoubtful : format::kPoisoned);
     return status;
   }
   // Makes the superblocks durable, but not the updates of a killed process, which may be gigabytes.
@@ -391,7 +398,7 @@ class ExtentFile : public LiveStateFile<FileT> {
 
   FoundState found_ = FoundState::kNew;
   UnprovenUpdates unproven_ = UnprovenUpdates::kRefuse;
-  bool was_accepted_ = false;
+  bool was_accepted_ = false, is_published_ = false;
   format::HashSuperBlock super_;
   std::atomic<std::uint64_t> clock_{0};
   std::uint64_t first_expiry_ = 0;

@@ -24,15 +24,18 @@ inline std::uint64_t CheckOf(const FileIdentity& identity) {
   return Hash64(&identity.boot_id, sizeof(identity.boot_id), MixBits(identity.device) ^ identity.inode) | 1;
 }
 // The file of a killed process of this boot that had it mapped is not known to have all of its updates:
-// it is a copy, or was unmounted since. A log would have them.
-inline bool IsUnproven(const format::HashSuperBlock& super, const FileIdentity& identity) {
+// it is a copy, or was unmounted since, or the Open that found them could not sync it. A log would have
+// them.
+inline bool IsUnproven(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity) {
   const bool has_log = super.log_id != decltype(super.log_id){} && (super.log_sequence & format::kLogEnded) == 0;
-  return super.clean != 1 && identity.boot != 0 && super.map_boot == identity.boot && super.map_identity != CheckOf(identity) && !has_log;
+  const bool is_elsewhere = super.map_identity != CheckOf(identity), is_doubtful = live.in_use == 1 && live.poisoned == format::kDoubtful;
+  return super.clean != 1 && identity.boot != 0 && super.map_boot == identity.boot && (is_elsewhere || is_doubtful) && !has_log;
 }
 inline Status UnprovenError() {
   return absl::FailedPreconditionError(
       "a process that had the file mapped did not close it, and its updates after the last synchronization are not known to be here: the "
-      "file is a copy, or its file system was mounted again. If it was copied after the process had ended, or unmounted cleanly, open "
+      "file is a copy, or its file system was mounted again, or an earlier Open could not sync it. If it was copied after the process had "
+      "ended, or unmounted cleanly, open "
       "it once with HashOptions::unproven_updates kAccept (hako rebuild 'PATH?unproven=accept'), else with kDrop (?unproven=drop), which "
       "returns to the last synchronized state");
 }
@@ -62,7 +65,7 @@ inline const char* DamagedField(const format::LiveState& live, const format::Has
   if (live.in_use != 1) return nullptr;
   const bool is_of = live.boot_id == identity.boot_id && live.device == identity.device && live.inode == identity.inode;
   if (is_here && !is_of) return "identity";
-  if (is_here && live.poisoned != 0 && live.poisoned != format::kPoisoned) return "poisoned";
+  if (is_here && live.poisoned != 0 && live.poisoned != format::kPoisoned && live.poisoned != format::kDoubtful) return "poisoned";
   return IsOf(live, identity) ? DamagedFieldInUse(live, super, size) : nullptr;
 }
 
@@ -85,7 +88,7 @@ inline StatusOr<bool> MayAccept(const format::LiveState& live, const format::Has
   if (is_withdrawn || is_new || live.poisoned == format::kPoisoned) return false;
   if (live.published != format::kPublished) return LiveStateError("published");
   if (live.in_use != 1) return LiveStateError("in_use");
-  if (live.poisoned != 0) return LiveStateError("poisoned");
+  if (live.poisoned != 0 && live.poisoned != format::kDoubtful) return LiveStateError("poisoned");
   const char* const field = DamagedFieldInUse(live, super, size);
   if (field != nullptr) return LiveStateError(field);
   return true;
