@@ -267,6 +267,7 @@ class Trial {
     switch (random_.Below(8)) {
       case 0:
         options->log_archive = "";
+        ends_history_ = true;  // once it is durable, even if a later step fails
         Tell(", no archive");
         break;
       case 1:
@@ -442,7 +443,7 @@ class Trial {
         db = AnyDBM::Open(options);
       }
     }
-    if (absl::IsFailedPrecondition(db.status()) && has_succeeded_) {  // its history has ended, or is in another archive
+    if (absl::IsFailedPrecondition(db.status()) && (has_succeeded_ || ends_history_)) {  // its history has ended, or is in another archive
       for (const std::string archive : {"other", "fresh", ""}) {
         if (!archive.empty()) fs::create_directory(dir_.File(archive));
         options.log_archive = archive.empty() ? "" : dir_.File(archive);
@@ -485,7 +486,7 @@ class Trial {
   Base base_;
   Left left_ = Left::kAbsent;
   Records expected_;
-  bool has_succeeded_ = false, has_failed_sync_ = false;
+  bool has_succeeded_ = false, has_failed_sync_ = false, ends_history_ = false;
   int num_failed_ = 0, num_killed_ = 0, num_opened_ = 0, num_left_ = 0;
   std::string story_;
 };
