@@ -167,8 +167,8 @@ class Trial {
     options.expiry = base_.expires;
     if (base_.has_archive) options.log_archive = dir_.File("archive");
     if (base_.kind.IsArray()) options.width = kWidth;
-    options.cache_bytes = 1 << 20;
-    options.max_bytes = 16 << 20;
+    if (base_.kind.kind == AnyOptions::kTree || base_.kind.IsArray()) options.cache_bytes = 1 << 20;
+    if (base_.kind.kind == AnyOptions::kBaby) options.max_bytes = 16 << 20;
     options.file.reserve_bytes = 64 << 20;
     return options;
   }
