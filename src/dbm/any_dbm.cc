@@ -1,5 +1,7 @@
 #include "hako/dbm/any_dbm.h"
 
+#include "hako/base/no_memory.h"
+
 namespace hako {
 
 Status AnyOptions::Check() const {
@@ -46,7 +48,7 @@ Status AnyOptions::CheckKinds() const {
   return absl::OkStatus();
 }
 
-StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Open(const AnyOptions& options) {
+StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Open(const AnyOptions& options) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(options.Check());
   const std::string_view kind = options.ResolvedKind();
   if (kind == AnyOptions::kTree) return OpenTreeFile(options);
@@ -54,5 +56,6 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Open(const AnyOptions& options) {
   if (kind == AnyOptions::kArray) return OpenArrayFile(options);
   return kind == AnyOptions::kTiny ? OpenTinyInMemory(options) : OpenBabyInMemory(options);
 }
+HAKO_OR_NO_MEMORY
 
 }  // namespace hako

@@ -13,6 +13,7 @@ HashOptions HashOptionsOf(const AnyOptions& options) {
   hash.align_pow = options.align_pow.value_or(hash.align_pow);
   hash.seed = options.seed;
   hash.keep_log = options.keep_log;
+  hash.unproven_updates = options.unproven_updates;
   hash.reclaim_bytes = options.reclaim_bytes.value_or(hash.reclaim_bytes);
   return hash;
 }

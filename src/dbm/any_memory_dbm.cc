@@ -16,8 +16,7 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(const AnyOptions& options
   if (options.path.empty() && !options.log_archive.empty())
     return absl::InvalidArgumentError("option log_archive requires a database with a path");
   internal::TakeSharedOptions(options, &of_kind);
-  HAKO_ASSIGN_OR_RETURN(auto db, options.path.empty() ? D::Open(of_kind) : D::Open(options.path, of_kind, options.file));
-  return std::make_unique<AnyDBM>(std::move(db));
+  return Over<D>([&] { return options.path.empty() ? D::Open(of_kind) : D::Open(options.path, of_kind, options.file); });
 }
 
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenTinyInMemory(const AnyOptions& options) {

@@ -13,7 +13,8 @@ namespace {
 constexpr std::string_view kThereAre =
     "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, "
     "log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
-    "durability, sync_interval, reclaim_bytes, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and "
+    "durability, sync_interval, reclaim_bytes, unproven, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min "
+    "and "
     "grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
@@ -37,6 +38,11 @@ bool TakeMode(std::string_view text, OpenMode* mode) {
 bool TakeDurability(std::string_view text, Durability* durability) {
   *durability = text == "power" ? Durability::kPower : text == "none" ? Durability::kNone : Durability::kProcess;
   return text == "power" || text == "process" || text == "none";
+}
+
+bool TakeUnproven(std::string_view text, UnprovenUpdates* unproven) {
+  *unproven = text == "accept" ? UnprovenUpdates::kAccept : text == "drop" ? UnprovenUpdates::kDrop : UnprovenUpdates::kRefuse;
+  return text == "accept" || text == "drop" || text == "refuse";
 }
 
 bool TakeFlag(std::string_view text, bool* flag) {
@@ -78,6 +84,7 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "capacity_bytes") return TakeNumber(value, kMax, &options->capacity_bytes);
   if (name == "capacity_records") return TakeNumber(value, kMax, &options->capacity_records);
   if (name == "reclaim_bytes") return TakeNumber(value, kMax, &options->reclaim_bytes.emplace());
+  if (name == "unproven") return TakeUnproven(value, &options->unproven_updates);
   if (name == "checkpoint_bytes") return TakeNumber(value, kMax, &options->checkpoint_bytes.emplace());
   if (name == "log_bytes") return TakeNumber(value, kMax, &options->log_bytes.emplace());
   if (name == "sync_interval") {

@@ -1,5 +1,6 @@
 #include "hako/file/file_identity.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <linux/fs.h>
@@ -10,6 +11,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -28,6 +30,9 @@
 #endif
 #ifndef STATX_MNT_ID_UNIQUE
 #define STATX_MNT_ID_UNIQUE 0x4000U
+#endif
+#ifndef OVERLAYFS_SUPER_MAGIC
+#define OVERLAYFS_SUPER_MAGIC 0x794c7630
 #endif
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
@@ -100,30 +105,71 @@ std::string SysfsNameOf(int fd, dev_t device) {
   return std::string(type) + std::string(whole.substr(whole.rfind('/') + 1));
 }
 
-// A number that the file system has from mount to unmount, and that no other one gets in this boot;
-// 0 where the system tells none.
-std::uint64_t MountedFileSystemOf(int fd, dev_t device) {
+bool IsOnSysfs(const std::string& path) {
+  struct statfs info;
+  return statfs(path.c_str(), &info) == 0 && static_cast<unsigned long>(info.f_type) == SYSFS_MAGIC;
+}
+
+// A number that changes when a file system on a device is mounted anywhere: the latest inode number in
+// the folders of mounted ones, as these numbers grow. 0 where the system tells none.
+std::uint64_t NewestFileSystem() {
+  std::uint64_t newest = 0;
+  for (const char* const type : {"/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/btrfs", "/sys/fs/f2fs"}) {
+    if (!IsOnSysfs(type)) continue;
+    DIR* const folder = opendir(type);
+    if (folder == nullptr) {
+      if (errno != ENOENT) return 0;
+      continue;
+    }
+    while (const dirent* const entry = readdir(folder)) {
+      if (entry->d_name[0] != '.') newest = std::max<std::uint64_t>(newest, entry->d_ino);
+    }
+    closedir(folder);
+  }
+  return newest;
+}
+
+// What identifies a mounted file system: `number`, from mount to unmount and no other one's in this
+// boot, 0 where the system tells none; and the device, where its number is not that of the mount.
+struct FileSystemLife {
+  std::uint64_t number = 0, device = 0;
+};
+
+FileSystemLife LifeOf(int fd, dev_t device) {
+  struct statfs system;
+  if (fstatfs(fd, &system) == 0) {
+    const auto type = static_cast<unsigned long>(system.f_type);
+    const std::uint64_t id = static_cast<std::uint32_t>(system.f_fsid.__val[0]) |
+                             static_cast<std::uint64_t>(static_cast<std::uint32_t>(system.f_fsid.__val[1])) << 32;
+    if (type == TMPFS_MAGIC && id != 0) return {id, id};
+    if (type == OVERLAYFS_SUPER_MAGIC && id != 0) {
+      if (const std::uint64_t newest = NewestFileSystem(); newest != 0) return {newest, id};
+    }
+  }
   // Its folder in sysfs has such an inode number, which bind mounts and containers share.
   if (const std::string name = SysfsNameOf(fd, device); !name.empty()) {
     const std::string path = "/sys/fs/" + name;
     struct stat folder;
-    struct statfs info;
-    if (statfs(path.c_str(), &info) == 0 && static_cast<unsigned long>(info.f_type) == SYSFS_MAGIC && stat(path.c_str(), &folder) == 0)
-      return folder.st_ino;
+    if (IsOnSysfs(path) && stat(path.c_str(), &folder) == 0) return {folder.st_ino, device};
   }
   // Otherwise the mount counts, although there may be several of one file system. Before Linux 6.8
   // its number may come again.
   struct statx info;
   for (const unsigned mask : {STATX_MNT_ID_UNIQUE, STATX_MNT_ID}) {
-    if (statx(fd, "", AT_EMPTY_PATH, mask, &info) == 0 && (info.stx_mask & mask) != 0) return info.stx_mnt_id;
+    if (statx(fd, "", AT_EMPTY_PATH, mask, &info) == 0 && (info.stx_mask & mask) != 0) return {info.stx_mnt_id, device};
   }
-  return 0;
+  return {0, device};
 }
 
-// What a new file that gets the inode number of a removed one has another value of.
+// What a new file that gets the inode number of a removed one has another value of: the generation and
+// the time of its creation, as far as the file system has them.
 std::uint64_t GenerationOf(int fd) {
   std::array<int, 2> generation{};  // the kernel writes an int, although the ioctl is declared for a long
-  return ioctl(fd, FS_IOC_GETVERSION, generation.data()) == 0 ? static_cast<std::uint32_t>(generation[0]) : 0;
+  std::uint64_t number = ioctl(fd, FS_IOC_GETVERSION, generation.data()) == 0 ? static_cast<std::uint32_t>(generation[0]) : 0;
+  struct statx info;
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &info) == 0 && (info.stx_mask & STATX_BTIME) != 0)
+    number += MixBits(static_cast<std::uint64_t>(info.stx_btime.tv_sec) * 1'000'000'000 + info.stx_btime.tv_nsec);
+  return number;
 }
 
 }  // namespace
@@ -135,8 +181,10 @@ StatusOr<FileIdentity> IdentityOf(int fd, const struct stat& opened) {
   if (!boot_id) {
     HAKO_ASSIGN_OR_RETURN(boot_id, ReadBootId());
   }
-  FileIdentity identity = {.boot_id = *boot_id, .device = opened.st_dev, .inode = opened.st_ino};
-  const std::uint64_t life = MixBits(MixBits(MountedFileSystemOf(fd, opened.st_dev)) + GenerationOf(fd));
+  const FileSystemLife system = LifeOf(fd, opened.st_dev);
+  FileIdentity identity = {
+      .boot_id = *boot_id, .device = system.device, .inode = opened.st_ino, .boot = Hash64(boot_id->data(), boot_id->size(), 0) | 1};
+  const std::uint64_t life = MixBits(MixBits(system.number) + GenerationOf(fd));
   for (std::size_t i = 0; i < sizeof(life); ++i) identity.boot_id[i] ^= static_cast<std::byte>(life >> 8 * i);
   return identity;
 }

@@ -69,7 +69,9 @@ StatusOr<MemoryMapParallelFile> MemoryMapParallelFile::Open(const std::string& p
   HAKO_ASSIGN_OR_RETURN(const AddressRange map, Map(posix->fd(), writable, least, most, path));
   if (writable) posix->LimitTo(map.size);
   const bool huge_pages = options.huge_pages && (options.grow_min == 0 || options.grow_min >= MapPaging::kHugePage);
-  return MemoryMapParallelFile(map, std::move(posix), huge_pages);
+  MemoryMapParallelFile file(map, std::move(posix), huge_pages);
+  file.posix_->set_take_back(TakeBack::kNothing);
+  return file;
 }
 
 Status MemoryMapParallelFile::WriteLong(std::uint64_t offset, std::span<const std::byte> in) {

@@ -1,5 +1,6 @@
 #include "hako/file/path.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <string_view>
 #include <system_error>
 
 namespace hako {
@@ -52,11 +55,15 @@ Status RenameDurably(const std::string& from, const std::string& to) {
 }
 
 StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
+  // std::filesystem ends the process where memory runs out here.
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory.c_str()), &closedir);
   std::vector<std::string> names;
-  std::error_code error;
-  std::filesystem::directory_iterator it(directory, error);
-  for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) names.push_back(it->path().filename().string());
-  if (error) return SystemError(error.value(), absl::StrCat("cannot read directory ", directory));
+  const dirent* entry = nullptr;
+  while (folder != nullptr && (errno = 0, entry = readdir(folder.get())) != nullptr) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (errno != 0) return SystemError(errno, absl::StrCat("cannot read directory ", directory));
   std::ranges::sort(names);
   return names;
 }

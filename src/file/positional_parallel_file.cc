@@ -55,6 +55,7 @@ StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string&
     HAKO_CATCH_NO_MEMORY(
         return absl::ResourceExhaustedError(absl::StrCat("out of memory for a block cache of ", options.cache_bytes, " bytes for ", path));)
   }
+  file.posix_->set_take_back(TakeBack::kNothing);
   return file;
 }
 

@@ -14,6 +14,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <system_error>
@@ -174,17 +176,36 @@ StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& path, co
   return file;
 }
 
+// Opens fd_, -1 with errno after an error, and notes whether that has created the file. Only an
+// exclusive creation tells, which does not follow a link to a file that does not exist.
+void PosixFile::OpenDescriptor(int flags, bool creates) {
+  const auto opens = [&](int more) {
+    do {
+      fd_ = open(path_.c_str(), flags | more, 0644);
+    } while (fd_ < 0 && errno == EINTR);
+    return fd_ >= 0;
+  };
+  was_created_ = false;
+  if (!opens(0) && errno == ENOENT && creates) {
+    was_created_ = opens(O_CREAT | O_EXCL);
+    if (!was_created_ && errno == EEXIST && !opens(0) && errno == ENOENT) was_created_ = opens(O_CREAT);
+  }
+  if (was_created_) take_back_ = TakeBack::kFile;
+  fd_ = MoveAboveStandardStreams(fd_);
+  if (fd_ >= 0 || !was_created_) return;
+  const int error = errno;
+  if (std::array<char, PATH_MAX> named; realpath(path_.c_str(), named.data()) != nullptr) (void)unlink(named.data());
+  errno = error;
+}
+
 StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point deadline) {
   const bool creates = options_.mode == OpenMode::kCreate || options_.mode == OpenMode::kTruncate;
-  const int flags = O_CLOEXEC | (writable_ ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) | (options_.sync ? O_DSYNC : 0);
+  const int flags = O_CLOEXEC | (writable_ ? O_RDWR : O_RDONLY) | (options_.sync ? O_DSYNC : 0);
   struct stat opened;
   // Opening a device may do something to it, and opening a pipe waits for its other end (without
   // O_NONBLOCK).
   if (stat(path_.c_str(), &opened) == 0) HAKO_RETURN_IF_ERROR(CheckRegular(opened, path_));
-  do {
-    fd_ = open(path_.c_str(), flags | O_NONBLOCK, 0644);
-  } while (fd_ < 0 && errno == EINTR);
-  fd_ = MoveAboveStandardStreams(fd_);
+  OpenDescriptor(flags | O_NONBLOCK, creates);
   if (fd_ < 0) return OpenError(errno, path_, creates);
   if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("cannot stat ", path_));
   HAKO_RETURN_IF_ERROR(CheckRegular(opened, path_));
@@ -194,10 +215,13 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
   key_ = {.device = opened.st_dev, .inode = opened.st_ino};
   HAKO_ASSIGN_OR_RETURN(identity_, IdentityOf(fd_, opened));
   counts_blocks_ = CountsBlocks(fd_);
-  HAKO_RETURN_IF_ERROR(lock_.Acquire(fd_, key_, writable_, deadline, path_));
+  const Status locked = lock_.Acquire(fd_, key_, writable_, deadline, path_);
+  if (absl::IsUnavailable(locked)) take_back_ = TakeBack::kNothing;  // another opener uses the file that this one has created
+  HAKO_RETURN_IF_ERROR(locked);
   // While we waited, the holder may have put another file in this one's place, or removed it.
   struct stat named;
   if (stat(path_.c_str(), &named) != 0 || named.st_dev != opened.st_dev || named.st_ino != opened.st_ino) {
+    take_back_ = TakeBack::kNothing;
     lock_.Release();
     close(std::exchange(fd_, -1));
     return false;
@@ -220,6 +244,7 @@ Status PosixFile::Prepare(std::uint64_t size, bool has_holes) {
         absl::StrCat(path_, " has ", size, " bytes, more than FileOptions::reserve_bytes allows (", size_max_, ")"));
   }
   if (writable_ && size > ProcessFileSizeMax()) return SystemError(EFBIG, absl::StrCat(path_, " exceeds RLIMIT_FSIZE"));
+  size_at_open_ = size;
   has_holes_.store(size != 0 && has_holes, std::memory_order_relaxed);
   allocated_.store(size, std::memory_order_relaxed);
   size_.store(size, std::memory_order_release);
@@ -229,7 +254,10 @@ Status PosixFile::Prepare(std::uint64_t size, bool has_holes) {
 FileIdentity PosixFile::identity() const {
   // This file system counts blocks exactly, so a file with holes was never in use here: it is a
   // copy, maybe over the same inode.
-  return has_holes_.load(std::memory_order_relaxed) && counts_blocks_ ? FileIdentity{} : identity_;
+  if (!has_holes_.load(std::memory_order_relaxed) || !counts_blocks_) return identity_;
+  FileIdentity copied;
+  copied.boot = identity_.boot;
+  return copied;
 }
 
 Status PosixFile::FillHolesNow() {
@@ -333,6 +361,22 @@ Status PosixFile::SyncMapped(std::byte* pages, std::size_t size) {
   return SyncBy([&] { return msync(pages, size, MS_SYNC); });
 }
 
+// The lock is held, so the name stands for this file, or for one that has replaced it. The opener has
+// an error already, and perhaps no memory.
+void PosixFile::Undo() {
+  const TakeBack what = std::exchange(take_back_, TakeBack::kNothing);
+  if (what == TakeBack::kBytes && ftruncate(fd_, 0) == 0) {
+    allocated_.store(0, std::memory_order_relaxed);
+    size_.store(size_at_open_, std::memory_order_release);  // to which Close brings it
+  }
+  std::array<char, PATH_MAX> named;  // `path_` may be a link
+  struct stat info;
+  if (what == TakeBack::kFile && realpath(path_.c_str(), named.data()) != nullptr && stat(named.data(), &info) == 0 &&
+      info.st_dev == key_.device && info.st_ino == key_.inode) {
+    (void)unlink(named.data());
+  }
+}
+
 Status PosixFile::Close() {
   if (fd_ < 0) return absl::OkStatus();
   device_.Close();
@@ -340,6 +384,7 @@ Status PosixFile::Close() {
     close(std::exchange(fd_, -1));
     return absl::OkStatus();
   }
+  Undo();
   Status status;
   const std::uint64_t end = options_.padding ? RoundUp(size(), block_) : size();
   if (writable_ && allocated() != end) {

@@ -71,7 +71,7 @@ StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenIn(std::unique_ptr<table::Tabl
   if (Status status = opened->Begin(options); !status.ok()) {
     opened->is_closed_ = true;  // nothing of it is to be stored
     on_failure();
-    (void)opened->core_->store->Close();
+    (void)opened->core_->store->CloseUnkept();
     return status;
   }
   return opened;

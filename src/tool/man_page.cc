@@ -103,7 +103,8 @@ std::string ManPage(const CLI::App& root) {
       ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, log_bytes, "
       "log_archive, expiry, capacity_bytes, capacity_records, "
       "durability, "
-      "sync_interval, reclaim_bytes, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min, grow_max. Options "
+      "sync_interval, reclaim_bytes, unproven, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min, "
+      "grow_max. Options "
       "of "
       "the command "
       "win.\n");

@@ -1,5 +1,7 @@
 // The operators new and delete of this program: see support/allocation_counter.h.
 #include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
@@ -19,7 +21,7 @@ thread_local constinit std::uint64_t allocation_count = 0;
 thread_local constinit std::size_t largest_allocation = 0;
 thread_local constinit bool is_failing_thread = false;
 constinit std::atomic<std::uint64_t> allocated_bytes{0}, most_bytes{0};
-constinit std::atomic<bool> fails_in_all_threads{false}, fails_from_then_on{false}, has_failed{false};
+constinit std::atomic<bool> fails_in_all_threads{false}, fails_from_then_on{false}, kills{false}, has_failed{false};
 constinit std::atomic<std::int64_t> left_to_fail{0};  // the allocation that makes it 0 fails
 
 }  // namespace
@@ -31,6 +33,7 @@ bool Fails() {
   if (!is_failing_thread && !fails_in_all_threads.load(std::memory_order_relaxed)) return false;
   const std::int64_t left = left_to_fail.fetch_sub(1, std::memory_order_relaxed) - 1;
   const bool fails = left == 0 || (left < 0 && fails_from_then_on.load(std::memory_order_relaxed));
+  if (fails && kills.load(std::memory_order_relaxed)) (void)kill(getpid(), SIGKILL);
   if (fails) has_failed.store(true, std::memory_order_relaxed);
   return fails;
 }
@@ -96,6 +99,7 @@ FailingAllocation::FailingAllocation(std::uint64_t n, Which which, Whose whose) 
   has_failed = false;
   left_to_fail = static_cast<std::int64_t>(n);
   fails_from_then_on = which == Which::kFromThenOn;
+  kills = which == Which::kKills;
   fails_in_all_threads = whose == Whose::kAllThreads;
   is_failing_thread = true;
 }

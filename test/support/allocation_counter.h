@@ -16,11 +16,12 @@ struct AllocationCounter {
   static void ForgetPeak();
 };
 
-// While it exists, the n-th allocation fails, counted from 1; with kFromThenOn also all later ones.
+// While it exists, the n-th allocation fails, counted from 1; with kFromThenOn also all later ones. With
+// kKills it kills the process.
 // One object at a time.
 class FailingAllocation {
  public:
-  enum class Which { kOnce, kFromThenOn };
+  enum class Which { kOnce, kFromThenOn, kKills };
   enum class Whose { kThisThread, kAllThreads };
   FailingAllocation(std::uint64_t n, Which which, Whose whose);
   FailingAllocation(const FailingAllocation&) = delete;

@@ -1,10 +1,13 @@
-// Makes the n-th system call that reads, writes, syncs or extends a real file fail, transfer a
-// part, or be interrupted, in all threads.
+// Makes the n-th system call that reads, writes, syncs or extends a real file, or opens, cuts, renames
+// or removes one, fail, transfer a part, be interrupted, or kill the process, in all threads.
 //
 // A test program that includes failing_calls_definitions.h in one of its files defines these
 // functions, which the linker prefers to those of the C library. The kernel makes io_uring's
 // transfers; their completions are changed before the waiting thread sees them.
 #pragma once
+
+#include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -13,10 +16,10 @@
 
 namespace hako {
 
-enum class CallKind { kRead, kWrite, kSync, kLengthen };
+enum class CallKind { kRead, kWrite, kSync, kLengthen, kName, kRemove };  // kName: open, rename, msync; kRemove: unlink, ftruncate
 
 struct CallFault {
-  enum class How { kInterrupted, kPartial, kFails };
+  enum class How { kInterrupted, kPartial, kFails, kKills };
   How how = How::kFails;
   int error = EIO;                                                   // of kFails
   std::uint64_t call = 1;                                            // which one, counted from 1
@@ -24,9 +27,24 @@ struct CallFault {
   bool every_other = false;                                          // and each second one after it
   bool reads = true, writes = true, syncs = true, lengthens = true;  // the kinds that are counted
   bool plain = true;                                                 // and of these, calls beside the transfers of rings
+  bool names = false, removes = false;
 
   bool Concerns(CallKind kind) const {
-    return kind == CallKind::kRead ? reads : kind == CallKind::kWrite ? writes : kind == CallKind::kSync ? syncs : lengthens;
+    switch (kind) {
+      case CallKind::kRead:
+        return reads;
+      case CallKind::kWrite:
+        return writes;
+      case CallKind::kSync:
+        return syncs;
+      case CallKind::kLengthen:
+        return lengthens;
+      case CallKind::kName:
+        return names;
+      case CallKind::kRemove:
+        return removes;
+    }
+    return false;
   }
 };
 
@@ -88,6 +106,7 @@ class FailingCalls {
     if (counted_ < fault_.call) return false;
     const std::uint64_t later = counted_ - fault_.call;
     if (later != 0 && !fault_.forever && !(fault_.every_other && later % 2 == 0)) return false;
+    if (fault_.how == CallFault::How::kKills) (void)kill(getpid(), SIGKILL);
     ++fired_;
     fired_writes_ += kind != CallKind::kRead;
     if (kind == CallKind::kSync && fault_.how == CallFault::How::kFails) sync_failed_ = true;

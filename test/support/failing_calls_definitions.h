@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <stdio.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 
@@ -99,6 +102,33 @@ int fsync(int fd) {
 int fallocate(int fd, int mode, off_t offset, off_t size) {
   return hako::internal::DoOrFail(hako::CallKind::kLengthen,
                                   [=] { return static_cast<int>(syscall(SYS_fallocate, fd, mode, offset, size)); });
+}
+
+int open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const unsigned mode = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, unsigned) : 0;
+  va_end(arguments);
+  return hako::internal::DoOrFail(hako::CallKind::kName,
+                                  [=] { return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode)); });
+}
+
+int ftruncate(int fd, off_t size) noexcept {
+  return hako::internal::DoOrFail(hako::CallKind::kRemove, [=] { return static_cast<int>(syscall(SYS_ftruncate, fd, size)); });
+}
+
+int rename(const char* from, const char* to) noexcept {
+  return hako::internal::DoOrFail(hako::CallKind::kName, [=] { return static_cast<int>(syscall(SYS_rename, from, to)); });
+}
+
+int unlink(const char* path) noexcept {
+  return hako::internal::DoOrFail(hako::CallKind::kRemove, [=] { return static_cast<int>(syscall(SYS_unlink, path)); });
+}
+
+int msync(void* pages, size_t size, int flags) {
+  return hako::internal::DoOrFail(hako::CallKind::kName, [=] {
+    return hako::FailingCalls::Instance().armed() ? 0 : static_cast<int>(syscall(SYS_msync, pages, size, flags));
+  });
 }
 
 int io_uring_queue_init(unsigned entries, io_uring* ring, unsigned flags) {

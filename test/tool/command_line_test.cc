@@ -132,7 +132,7 @@ const Mistake kMistakes[] = {
      "hako get: FILE: 'a.hkh?num_recrods=5': unknown option 'num_recrods'; the options are dbm, file, mode, wait, num_records, align_pow, "
      "seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
      "durability, sync_interval, "
-     "reclaim_bytes, "
+     "reclaim_bytes, unproven, "
      "order, "
      "codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max",
      " get"},
@@ -144,7 +144,7 @@ const Mistake kMistakes[] = {
      "align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, log_bytes, log_archive, expiry, capacity_bytes, "
      "capacity_records, durability, "
      "sync_interval, "
-     "reclaim_bytes, order, "
+     "reclaim_bytes, unproven, order, "
      "codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max",
      " merge"},
     {{"completion", "tcsh"}, "hako completion: unknown command 'tcsh'; did you mean 'bash'?", " completion"},

@@ -129,6 +129,7 @@ class AnyDBM::Model : public Interface {
 
  public:
   explicit Model(std::unique_ptr<D> db) : db_(std::move(db)) {}
+  void Take(std::unique_ptr<D> db) { db_ = std::move(db); }
   Status Process(std::string_view key, UpdateRef visitor) override { return db_->Process(key, visitor); }
   Status Process(std::string_view key, BlindUpdateRef visitor) override { return db_->Process(key, visitor); }
   Status Process(std::string_view key, ReadRef visitor) override { return db_->Process(key, visitor); }
@@ -222,17 +223,25 @@ class AnyDBM::Model : public Interface {
 template <DBM D>
 AnyDBM::AnyDBM(std::unique_ptr<D> db) : inside_(std::make_unique<Model<D>>(std::move(db))) {}
 
+template <class D, class OpenD>
+StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Over(OpenD&& open) {
+  auto model = std::make_unique<Model<D>>(nullptr);
+  Model<D>& inside = *model;
+  std::unique_ptr<AnyDBM> any(new AnyDBM(std::unique_ptr<Interface>(std::move(model))));
+  HAKO_ASSIGN_OR_RETURN(auto db, open());
+  inside.Take(std::move(db));
+  return any;
+}
+
 template <class Mapped, class Positional, class Options>
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInFile(const AnyOptions& options, const Options& of_kind) {
   if (options.path.empty())
     return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()), " needs a file name"));
   if (options.device == "mmap") {
-    HAKO_ASSIGN_OR_RETURN(auto db, Mapped::Open(options.path, of_kind, options.file));
-    return std::make_unique<AnyDBM>(std::move(db));
+    return Over<Mapped>([&] { return Mapped::Open(options.path, of_kind, options.file); });
   }
   if (options.device == "pos") {
-    HAKO_ASSIGN_OR_RETURN(auto db, Positional::Open(options.path, of_kind, options.file));
-    return std::make_unique<AnyDBM>(std::move(db));
+    return Over<Positional>([&] { return Positional::Open(options.path, of_kind, options.file); });
   }
   return absl::InvalidArgumentError(absl::StrCat("unknown file type '", options.device, "'"));
 }

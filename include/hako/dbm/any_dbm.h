@@ -215,6 +215,9 @@ class AnyDBM : public Operations<AnyDBM> {
 
  private:
   explicit AnyDBM(std::unique_ptr<Interface> inside);
+  // Over the database that open() returns. Nothing can fail after it.
+  template <class D, class OpenD>
+  static StatusOr<std::unique_ptr<AnyDBM>> Over(OpenD&& open);
   // Each in its own source file, as each compiles two kinds of database.
   static StatusOr<std::unique_ptr<AnyDBM>> OpenHashFile(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options);

@@ -35,6 +35,7 @@
 //   durability   none, process or power; power is an error without a file name
 //   sync_interval  in milliseconds (dbm=hash, tree, array; an error otherwise)
 //   reclaim_bytes  HashOptions (dbm=hash)
+//   unproven     accept or drop: HashOptions::unproven_updates (dbm=hash)
 //   reserve_bytes, grow_min, grow_max      FileOptions (file/file.h)
 // An option that the kind does not have is an error, except file, block_cache_bytes, huge_pages,
 // reserve_bytes, grow_min and grow_max, which say how a file is accessed, if there is one.
@@ -84,6 +85,7 @@ struct AnyOptions {
   bool raw = false;
   bool keep_log = false;  // HashOptions; a name has no option for it
   std::optional<std::uint64_t> reclaim_bytes = {};
+  UnprovenUpdates unproven_updates = UnprovenUpdates::kRefuse;
   std::uint64_t capacity_bytes = 0;
   std::uint64_t capacity_records = 0;
   std::string order = {};  // comparator of a tree; empty = that of the file, bytewise for a new one

@@ -39,6 +39,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -187,7 +188,12 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
 
   // ---- for LogOperations ----
   log::NamedLog LogInFile() const { return space_->extents().LogInFile(); }
+  static Status CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options) requires PathFile<FileT>;
   Status NameLog(const log::DatabaseId& id, log::Position from);
+  bool MayName(const log::DatabaseId& id, bool has_ended) const { return LogInFile().id == id && LogInFile().HasEnded() == has_ended; }
+  // The updates of the log are to be made again although the file has them: until the end of that a
+  // kill counts as a power cut.
+  void BeginRedoOfAll() { space_->extents().WithdrawLiveState(); }
   Status MayReplay() const;
   Status Redo(WriterState& mine, const format::LogEntry& entry);
   Status RedoMulti(WriterState& mine, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);

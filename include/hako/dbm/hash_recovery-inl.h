@@ -10,8 +10,8 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
     -> StatusOr<std::unique_ptr<HashDBM>> HAKO_TRY {
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
   HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
-  HAKO_ASSIGN_OR_RETURN(auto extents,
-                        hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed, Expiry::FirstClock(options)));
+  HAKO_ASSIGN_OR_RETURN(auto extents, hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed,
+                                                                    Expiry::FirstClock(options), options.unproven_updates));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   WriterState* mine = dbm->writers_.Mine();
@@ -20,16 +20,10 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
   const log::NamedLog named = dbm->LogInFile();
   dbm->log_place_ = std::move(log);
   dbm->space_->log().Name(named.id, named.from);
-  bool has_all = dbm->space_->extents().found() == hash::FoundState::kKilled;  // all updates that were acknowledged
+  const bool has_all = dbm->space_->extents().found() == hash::FoundState::kKilled;  // all updates that were acknowledged
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   const bool logs = options.durability == Durability::kPower ||
                     (options.durability == Durability::kProcess && (options.keep_log || dbm->space_->index_is_in_memory()));
-  if (has_all && dbm->IsWritable() && HashDBM::Archives(options)) {
-    // The log may have an update more, which its writer did not complete. So that the file agrees with
-    // the archive, all are made again: a kill before the end of that counts as a power cut.
-    dbm->space_->extents().WithdrawLiveState();
-    has_all = false;
-  }
   HAKO_RETURN_IF_ERROR(dbm->OpenLog(logs, has_all, options));
   // Only now: until then the file may lack updates that the log has.
   if (dbm->IsWritable() && !dbm->space_->index_is_in_memory()) dbm->space_->extents().PublishLiveState();
@@ -52,6 +46,20 @@ template <File FileT>
 Status HashDBM<FileT>::NameLog(const log::DatabaseId&, log::Position) {
   sync::MutexLock lock(maintenance_mutex_);
   return SynchronizeLocked();
+}
+
+// Checks what Verify can check of a file whose updates are to be accepted, before anything is changed.
+template <File FileT>
+Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions& options,
+                                     FileOptions file_options) requires PathFile<FileT> {
+  if (options.unproven_updates != UnprovenUpdates::kAccept || file_options.mode == OpenMode::kTruncate) return absl::OkStatus();
+  file_options.mode = OpenMode::kReadOnly;
+  StatusOr<FileT> file = FileT::Open(path, file_options);
+  if (absl::IsNotFound(file.status())) return absl::OkStatus();
+  HAKO_RETURN_IF_ERROR(file.status());
+  if (file->Size() == 0) return absl::OkStatus();
+  HAKO_ASSIGN_OR_RETURN(const auto dbm, Open(*std::move(file), LogPlace<typename Files::LogFile>(path, file_options), options));
+  return dbm->space_->extents().was_accepted() ? dbm->Verify() : absl::OkStatus();
 }
 
 template <File FileT>

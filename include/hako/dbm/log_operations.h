@@ -12,6 +12,9 @@
 //   CloseFile()          makes the file durable, with a superblock that names the log of
 //                        space_->log().id(), which is none
 //   LoadForRedo(keys), PrefetchForRedo(keys)  prepare for many Redo, and for the next few of them
+//   MayName(id, ended)   after NameLog, or a synchronization, has failed: whether a superblock may name
+//                        this log, or its end, all the same
+//   BeginRedoOfAll()     before updates are made again that the file has; only where it may have them
 //   RefuseUpdates(why)   after a failure of the log
 //   space_->log()        the log::UpdateLog
 //
@@ -50,6 +53,7 @@
 #include "hako/dbm/redo_queue.h"
 #include "hako/file/file.h"
 #include "hako/log/update_log.h"
+#include "hako/storage/superblock_slots.h"
 
 namespace hako {
 
@@ -64,13 +68,20 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   // The type of the file of the log.
   using LogFile = log::LogFileOf<FileT>;
 
-  // Opens the file at `path`, and its log beside it; then as D::Open of a file. Errors name the path.
+  // Opens the file at `path`, and its log beside it; then as D::Open of a file. Errors name the path. An
+  // error leaves no file that was not there, and nothing changed that a later Open would notice.
   static StatusOr<std::unique_ptr<D>> Open(const std::string& path, const Options& options = {},
                                            const FileOptions& file_options = {}) requires PathFile<FileT> HAKO_TRY {
+    const auto with_path = [&path](const Status& status) { return Status(status.code(), absl::StrCat(path, ": ", status.message())); };
+    if constexpr (requires { D::CheckAccepted(path, options, file_options); }) {
+      if (const Status checked = D::CheckAccepted(path, options, file_options); !checked.ok()) return with_path(checked);
+    }
     HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
-    auto dbm = D::Open(std::move(file), LogPlace<LogFile>(path, file_options), options);
-    if (dbm.ok()) return dbm;
-    return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
+    HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, TakeBackIfNew(file));
+    auto dbm = D::Open(std::move(file), LogPlace<LogFile>(path, file_options, taken_back), options);
+    if (!dbm.ok()) return with_path(dbm.status());
+    (*dbm)->KeepFiles();
+    return dbm;
   }
   HAKO_OR_NO_MEMORY
   // Opens the database in `file`, without a log.
@@ -99,6 +110,13 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   }
   HAKO_OR_NO_MEMORY
 
+  // Closes the database, for a caller whose own opening fails after it: if Open has created it, its file
+  // is removed, and if it was blank, it is so again.
+  Status CloseUnkept() {
+    if constexpr (UndoableFile<FileT>) self().file().SetTakeBack(log_place_.taken_back());
+    return this->Close();
+  }
+
  protected:
   using Log = log::RecordLog<LogFile>;
   friend Files;
@@ -108,6 +126,22 @@ class LogOperations : public FileOperations<D, FileT, Options> {
 
   // Whether the database is to have an archive.
   static bool Archives(const Options& options) { return !options.log_archive.empty() && options.log_archive != kNoLogArchive; }
+  // A file that is new, created or blank, is taken back unless Open calls KeepFiles at its end. Returns
+  // what is taken back of it.
+  static StatusOr<TakeBack> TakeBackIfNew(FileT& file) {
+    if constexpr (UndoableFile<FileT>) {
+      HAKO_ASSIGN_OR_RETURN(const bool is_blank, storage::HasOnlyZeros(file));
+      const TakeBack what = file.WasCreated() ? TakeBack::kFile : is_blank && file.IsWritable() ? TakeBack::kBytes : TakeBack::kNothing;
+      file.SetTakeBack(what);
+      return what;
+    }
+    return TakeBack::kNothing;
+  }
+  void KeepFiles() {
+    if constexpr (UndoableFile<FileT>) self().file().SetTakeBack(TakeBack::kNothing);
+    updates().Keep();
+  }
+
   // Makes the updates again that the file lacks, unless it has_all: then it need not be durable yet.
   // Then, if the database `logs` its updates, begins a log, else makes the file durable without one.
   Status OpenLog(bool logs, bool has_all, const Options& options);
@@ -170,7 +204,7 @@ class LogOperations : public FileOperations<D, FileT, Options> {
     auto log = file.ok() ? Log::Open(*std::move(file), named.id, named.secret) : StatusOr<std::unique_ptr<Log>>(file.status());
     return log.ok() ? *std::move(log) : nullptr;
   }
-  StatusOr<std::unique_ptr<Log>> Replay(const log::NamedLog& named);
+  StatusOr<std::unique_ptr<Log>> Replay(const log::NamedLog& named, bool has_all);
   template <class WriterState>
   Status RedoRun(WriterState& writer, std::span<const format::LogEntry> run) {
     return run.size() == 1 ? self().Redo(writer, run.front()) : RedoTogether(writer, run);
@@ -195,8 +229,10 @@ Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, const 
   if (!named.IsNone()) updates().Name(named.id, named.from);
   logs = logs && log_place_.is_known();
   std::unique_ptr<Log> log;
-  if (named.IsNeeded() && !has_all) {
-    HAKO_ASSIGN_OR_RETURN(log, Replay(named));
+  // With an archive the log is replayed although the file has_all: it may have an update more, which its
+  // writer did not complete, and the file is to agree with the archive.
+  if (named.IsNeeded() && (!has_all || archives)) {
+    HAKO_ASSIGN_OR_RETURN(log, Replay(named, has_all));
   }
   if (!writable_) return log != nullptr ? log->Close() : absl::OkStatus();
   if (archives) return ContinueHistory(named, std::move(log), std::move(archive), options.log_bytes);
@@ -205,7 +241,9 @@ Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, const 
     if (!absl::IsResourceExhausted(begun)) return begun;
   }
   updates().Name({}, {});
-  if (!named.IsNone()) {  // it is not needed or not wanted any more, or has no space: a checkpoint replaces it
+  // A log that is not needed or not wanted any more, or has no space, is replaced by a checkpoint. One that
+  // has ended has no file, so the new log takes its place in one step.
+  if (named.IsNeeded() || (named.HasEnded() && !logs)) {
     HAKO_RETURN_IF_ERROR(Checkpoint());
     if (log == nullptr && !logs) log = FindUnread(named);
     if (log != nullptr) {
@@ -254,7 +292,10 @@ template <class D, File FileT, class Options>
 Status LogOperations<D, FileT, Options>::StartNew(std::uint64_t log_bytes, const log::Link* last, log::Lsn lsn) {
   HAKO_ASSIGN_OR_RETURN(auto log, CreateLog(last, lsn));
   const log::Position begin = log->position();
-  HAKO_RETURN_IF_ERROR(self().NameLog(updates().id(), begin));
+  const Status named = self().NameLog(updates().id(), begin);
+  if (!named.ok() && !self().MayName(updates().id(), false)) return named;
+  if (log_place_.taken_back() == TakeBack::kNothing) log->Keep();
+  HAKO_RETURN_IF_ERROR(named);
   updates().Start(std::move(log), log_bytes, begin);
   return absl::OkStatus();
 }
@@ -293,15 +334,20 @@ Status LogOperations<D, FileT, Options>::ContinueHistory(const log::NamedLog& na
     if (const Status archived = left->Archive(*archive, Log::kAll); !archived.ok()) {  // the next checkpoint tries again
       updates().set_archive(std::move(archive));
       updates().NoteArchiveFailure(archived);
-      return Begin(left, log_bytes);
+      const Status begun = CatchNoMemory([&] { return Begin(left, log_bytes); });
+      begun.ok() ? updates().archive()->Keep() : updates().archive()->TakeBack();
+      return begun;
     }
     lsn = left->tail();
     NoteEnd(archive->last(), lsn);
-    HAKO_RETURN_IF_ERROR(Checkpoint());
+    const Status ended = CatchNoMemory([&] { return Checkpoint(); });
+    if (!ended.ok() && !self().MayName(updates().id(), true)) archive->TakeBack();
+    HAKO_RETURN_IF_ERROR(ended);
     HAKO_RETURN_IF_ERROR(left->Close());
     HAKO_RETURN_IF_ERROR(log_place_.Remove());
   }
   const log::Link last = archive->last();
+  archive->Keep();
   updates().set_archive(std::move(archive));
   return StartNew(log_bytes, &last, lsn);
 }

@@ -50,8 +50,10 @@ class LogPlace {
   // The database has no log.
   LogPlace() = default;
   explicit LogPlace(LogFile file) : file_(std::move(file)) {}
-  // Beside the database at this path, which exists, opened as `options` say.
-  LogPlace(const std::string& database, const FileOptions& options) : path_(LogPathOf(database)) {
+  // Beside the database at this path, which exists, opened as `options` say. `taken_back`: what becomes of
+  // the database if the opening fails.
+  LogPlace(const std::string& database, const FileOptions& options, TakeBack taken_back = TakeBack::kNothing)
+      : path_(LogPathOf(database)), taken_back_(taken_back) {
     options_.lock_timeout = options.lock_timeout;
     drops_others_ = options.mode == OpenMode::kTruncate;
     options_.huge_pages = false;
@@ -62,6 +64,8 @@ class LogPlace {
 
   // The updates in place of a log; nullptr = none.
   UpdateSource* source() const { return source_; }
+  // Of a new database: then its log is new, too, and is taken back with it (UndoableFile).
+  TakeBack taken_back() const { return taken_back_; }
   // Whether there is a file or a path.
   bool is_known() const { return file_.has_value() || !path_.empty(); }
 
@@ -136,12 +140,15 @@ class LogPlace {
   std::string database() const { return path_.substr(0, path_.size() - std::min(path_.size(), kLogEnding.size())); }
 
   // Creates an empty log; drops an existing one, as no database needs it. InvalidArgument if it is
-  // another file.
+  // another file. A file that was created is taken back unless kept (RecordLog::Keep).
   StatusOr<LogFile> Create() {
     StatusOr<LogFile> file = TakeFile(OpenMode::kCreate);
     if (!file.ok()) {
       return Status(file.status().code(),
                     absl::StrCat("cannot create the log, which only Durability::kNone does without: ", file.status().message()));
+    }
+    if constexpr (UndoableFile<LogFile>) {
+      if (!path_.empty() && file->WasCreated()) file->SetTakeBack(TakeBack::kFile);
     }
     if (file->Size() != 0) {
       HAKO_RETURN_IF_ERROR(CheckIsLog(*file));
@@ -203,7 +210,8 @@ class LogPlace {
   UpdateSource* source_ = nullptr;
   bool drops_others_ = false;
   std::optional<LogFile> file_;
-  std::string path_;   // empty: file_ is the log, or there is none
+  std::string path_;  // empty: file_ is the log, or there is none
+  TakeBack taken_back_ = TakeBack::kNothing;
   FileNumber number_;  // of the log that was opened
   FileOptions options_;
 };

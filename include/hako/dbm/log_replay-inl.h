@@ -15,9 +15,10 @@
 namespace hako {
 
 // Makes the updates again that the log has and the last checkpoint lacks. Checkpoints may run
-// meanwhile: they name the position that the replay has reached, or one before.
+// meanwhile: they name the position that the replay has reached, or one before. If the file has_all, it
+// is not given up before the whole log was read.
 template <class D, File FileT, class Options>
-auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> StatusOr<std::unique_ptr<Log>> {
+auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named, bool has_all) -> StatusOr<std::unique_ptr<Log>> {
   HAKO_ASSIGN_OR_RETURN(LogFile file, log_place_.OpenExisting(writable_));
   HAKO_ASSIGN_OR_RETURN(auto log, Log::Open(std::move(file), named.id, named.secret));
   if (log->IsEmpty()) return absl::DataLossError("the log, which has the newest updates, is empty");
@@ -25,6 +26,12 @@ auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> Sta
   if (writer == nullptr) return self().writers_.Refusal();
   if (writable_) HAKO_RETURN_IF_ERROR(log->Sync());  // before a checkpoint names a position in it
   const auto queue = std::make_unique<RedoQueue>();
+  if constexpr (requires { self().BeginRedoOfAll(); }) {
+    if (has_all) {
+      HAKO_RETURN_IF_ERROR(log->Replay(named.from, [](std::span<const format::LogEntry>, log::Position) { return absl::OkStatus(); }));
+      self().BeginRedoOfAll();
+    }
+  }
   std::uint64_t num_runs = 0;
   const auto redo = [&](std::span<const format::LogEntry> run, log::Position end) -> Status {
     const format::LogOp op = run.front().op;

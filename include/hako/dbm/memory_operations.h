@@ -137,9 +137,11 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
                                              Make&& make) {
     HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
+    HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, Logs::TakeBackIfNew(file));
     StatusOr<std::unique_ptr<D>> dbm =
-        make(SnapshotPlace<FileT>(std::move(file), path, file_options), LogPlace<LogFile>(path, file_options));
+        make(SnapshotPlace<FileT>(std::move(file), path, file_options, taken_back), LogPlace<LogFile>(path, file_options, taken_back));
     const Status opened = dbm.ok() ? CatchNoMemory([&] { return (*dbm)->BeginAt(options); }) : dbm.status();
+    if (opened.ok()) (*dbm)->KeepFiles();
     if (opened.ok()) return dbm;
     return Status(opened.code(), absl::StrCat(path, ": ", opened.message()));
   }
@@ -184,6 +186,9 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   Status NameLog(const log::DatabaseId&, log::Position) {
     sync::MutexLock lock(this->maintenance_mutex_);
     return SynchronizeLocked();
+  }
+  bool MayName(const log::DatabaseId& id, bool has_ended) const {
+    return (place_.end().log.id == id && place_.end().log.HasEnded() == has_ended) || place_.end_is_unknown();
   }
   Status MayReplay() {
     changed_ = true;

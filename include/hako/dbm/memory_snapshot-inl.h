@@ -29,9 +29,9 @@ Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
   HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
   const auto soon = [](void* dbm) { return static_cast<MemoryOperations*>(dbm)->SynchronizeSoon(); };
   self().space_->sync_progress().Start({soon, this});
+  this->closed_ = false;  // from now on an error closes the database, which has its log
   HAKO_RETURN_IF_ERROR(this->StartSweeper());
   BeginShowing(options);
-  this->closed_ = false;
   // Records may have been evicted before updates were logged. They stay away after the next opening, too.
   if (!this->writable_ || self().NumEvictions() == 0) return absl::OkStatus();
   changed_ = true;

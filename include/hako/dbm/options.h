@@ -12,6 +12,7 @@
 #include "hako/base/function_ref.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/expiry.h"
+#include "hako/file/file.h"
 
 namespace hako {
 
@@ -78,6 +79,9 @@ struct HashOptions {
   // `clock` returns the time in milliseconds since 1970, from any thread; nullptr: the system's.
   bool expiry = false;
   Expiry::Clock clock = nullptr;
+  // What to do with a file that a killed process had mapped, and that was copied or mounted again since
+  // (file/file.h). For one Open: a database that opens normally needs it no more.
+  UnprovenUpdates unproven_updates = UnprovenUpdates::kRefuse;
 };
 
 // Options of TinyDBM.

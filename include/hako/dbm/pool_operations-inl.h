@@ -29,10 +29,10 @@ Status PoolOperations<D, FileT, Codec, Options>::Begin(const Options& options, b
   };
   if (writable_) checkpointed_->store(&self());
   Status opened = CatchNoMemory(begin);
+  this->closed_ = !opened.ok();  // from now on an error closes the database, which has its log
   if (opened.ok() && writable_ && options.sync_interval.count() > 0) opened = this->StartBackground(options.sync_interval);
   if (opened.ok()) opened = this->StartSweeper();
   if (!opened.ok()) StopThreads();
-  if (opened.ok()) this->closed_ = false;
   return opened;
 }
 

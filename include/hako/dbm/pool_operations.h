@@ -135,6 +135,10 @@ class PoolOperations : public LogOperations<D, FileT, Options> {
   // ---- for LogOperations ----
   log::NamedLog LogInFile() const;
   Status NameLog(const log::DatabaseId& id, log::Position from);
+  bool MayName(const log::DatabaseId& id, bool has_ended) const {
+    const log::NamedLog named = LogInFile();
+    return (named.id == id && named.HasEnded() == has_ended) || !space().store().Health().ok();
+  }
   Status MayReplay();
   void RefuseUpdates(const Status& why) { refusal_.Set(why); }
   Status CloseFile();

@@ -39,14 +39,23 @@ class SnapshotPlace {
  public:
   // The database has no file.
   SnapshotPlace() = default;
-  // `file` was opened at `path` with these options.
-  SnapshotPlace(FileT file, const std::string& path, const FileOptions& options)
-      : file_(std::move(file)), path_(CanonicalOf(path)), number_(NumberOf(path)), options_(options) {}
+  // `file` was opened at `path` with these options. `taken_back`: of it, and of a file that replaces it,
+  // until SetTakeBack says otherwise (UndoableFile).
+  SnapshotPlace(FileT file, const std::string& path, const FileOptions& options, TakeBack taken_back = TakeBack::kNothing)
+      : file_(std::move(file)), path_(CanonicalOf(path)), number_(NumberOf(path)), options_(options), taken_back_(taken_back) {}
+  void SetTakeBack(TakeBack what) {
+    taken_back_ = what;
+    if constexpr (UndoableFile<FileT>) {
+      if (file_.has_value()) file_->SetTakeBack(what);
+    }
+  }
 
   bool is_known() const { return !path_.empty(); }
   bool IsWritable() const { return !file_.has_value() || file_->IsWritable(); }
   // Whether the file has no snapshot yet, or one of an older version, to which nothing is added.
   bool IsToBeReplaced() const { return id_ == 0; }
+  // Whether the file may end in another way than end() says, after a failure.
+  bool end_is_unknown() const { return end_is_unknown_; }
   // The end of the snapshot, and the log that it names.
   const format::SnapshotEnd& end() const { return end_; }
   log::NamedLog log() const { return {end_.log.id, {end_.log.lsn, end_.log.sequence}, end_.log.secret}; }
@@ -88,9 +97,12 @@ class SnapshotPlace {
         return absl::OkStatus();
       };
       const Status replaced = ReplaceFile<FileT>(path_, write, options_, &*file_);
-      number_ = NumberOf(path_);
+      const FileNumber before = std::exchange(number_, NumberOf(path_));
+      SetTakeBack(taken_back_);
       id_ = 0;
+      end_is_unknown_ = number_ != before;
       HAKO_RETURN_IF_ERROR(replaced);
+      end_is_unknown_ = false;
       end_ = end;
       id_ = id;
       offset_ = size;
@@ -105,7 +117,8 @@ class SnapshotPlace {
   // one. Without space the snapshot stays as it is, or, if it shall name no log, may get an older clock.
   // REQUIRES: !IsToBeReplaced(), and the clock is 0 if and only if that of end() is
   Status NameLog(const format::SnapshotLog& log, std::uint64_t clock, std::uint64_t reported) {
-    const std::uint64_t id = std::exchange(id_, 0);  // after an error the end is unknown
+    const std::uint64_t id = std::exchange(id_, 0);
+    end_is_unknown_ = true;  // after an error
     const bool may_cut = log.id == format::SnapshotLog().id && unnamed_offset_ != 0;
     format::SnapshotEnd end = end_;
     end.log = log;
@@ -118,6 +131,7 @@ class SnapshotPlace {
         HAKO_RETURN_IF_ERROR(file_->Resize(offset_));
         if (!may_cut) {
           id_ = id;
+          end_is_unknown_ = false;
           return added;
         }
         cuts = true;
@@ -138,6 +152,7 @@ class SnapshotPlace {
     HAKO_RETURN_IF_ERROR(file_->Sync());
     end_ = end;
     id_ = id;
+    end_is_unknown_ = false;
     return absl::OkStatus();
   }
 
@@ -152,9 +167,10 @@ class SnapshotPlace {
   std::string path_;   // canonical: neither a later chdir nor another link leads elsewhere
   FileNumber number_;  // of the file at path_
   FileOptions options_;
+  TakeBack taken_back_ = TakeBack::kNothing;
   std::uint64_t id_ = 0;  // of the snapshot; 0: it is to be replaced
   format::SnapshotEnd end_;
-  bool has_incomplete_end_ = false;
+  bool has_incomplete_end_ = false, end_is_unknown_ = false;
   std::uint64_t offset_ = 0;          // of the next end block
   std::uint64_t unnamed_offset_ = 0;  // behind the last end block that names no log; 0: all do
   std::uint64_t unnamed_clock_ = 0;   // of that one

@@ -63,14 +63,25 @@ Status SyncPart(F& file, std::uint64_t offset, std::size_t size) {
 
 // Identifies a file together with its content in the kernel's page cache (file/file_identity.h).
 // Equal identities at two opens mean that the page cache has been kept since: it still holds
-// everything that a killed process stored through a map. A copied file, another boot or another
-// mount has another identity.
+// everything that a killed process stored through a map. A copied file, another boot or a file system
+// that was unmounted and mounted again has another identity. If `boot` is the same, the bytes may
+// nevertheless be complete; only whoever copied or unmounted it knows.
 struct FileIdentity {
-  std::array<std::byte, 16> boot_id{};  // of the boot, the mounted file system and the generation of the inode
-  std::uint64_t device = 0;             // st_dev of stat(2)
+  std::array<std::byte, 16> boot_id{};  // of the boot, the mounted file system and the life of the inode
+  std::uint64_t device = 0;             // st_dev of stat(2), or the number of the file system
   std::uint64_t inode = 0;              // st_ino
+  std::uint64_t boot = 0;               // of the boot alone; 0 = unknown
   // Equal in all parts.
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
+// What Open of a mapped HashDBM does with the updates of a killed process of this boot that may not be
+// there as a whole: the file is a copy of the one that the process had mapped, or its file system was
+// unmounted and mounted again.
+enum class UnprovenUpdates {
+  kRefuse,  // FailedPrecondition
+  kAccept,  // checks the file and takes all updates: it was copied after the process had ended, or unmounted cleanly
+  kDrop,    // returns to the last synchronized state
 };
 
 // A file whose unsynchronized stores survive the process, but not a machine crash.
@@ -128,6 +139,17 @@ Status ReadFromDevice(const F& file, std::uint64_t offset, std::span<std::byte> 
     return file.ReadAt(offset, out);
   }
 }
+
+// What Close takes back of an opening that came to nothing: of a file that was created, or of one that
+// had only zeros, or no bytes.
+enum class TakeBack { kNothing, kBytes, kFile };
+// A file whose opener can take it back, so that a call that opens it and then fails leaves it as it
+// was. What Close takes back is kNothing until set. WasCreated: by Open.
+template <class F>
+concept UndoableFile = File<F> && requires(F& f, const F& cf, TakeBack what) {
+  { cf.WasCreated() } -> std::same_as<bool>;
+  f.SetTakeBack(what);
+};
 
 // What Open expects of the file.
 enum class OpenMode {

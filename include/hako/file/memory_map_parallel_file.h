@@ -61,6 +61,9 @@ class MemoryMapParallelFile {
   std::uint64_t Size() const { return posix_->size(); }
   bool IsWritable() const { return posix_->writable(); }
   FileIdentity Identity() const { return posix_->identity(); }
+  // See UndoableFile.
+  bool WasCreated() const { return posix_->was_created(); }
+  void SetTakeBack(TakeBack what) { posix_->set_take_back(what); }
   FileLock::Key lock_key() const { return posix_->lock_key(); }  // key of this handle's lock
   std::span<const std::byte> View(std::uint64_t offset, std::size_t size) const {
     HAKO_DCHECK(IsInside(offset, size, Size()));
@@ -123,6 +126,6 @@ class MemoryMapParallelFile {
 };
 
 static_assert(MappedFile<MemoryMapParallelFile> && KernelBackedFile<MemoryMapParallelFile> && DeviceFile<MemoryMapParallelFile> &&
-              PathFile<MemoryMapParallelFile>);
+              PathFile<MemoryMapParallelFile> && UndoableFile<MemoryMapParallelFile>);
 
 }  // namespace hako

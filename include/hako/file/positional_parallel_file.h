@@ -47,7 +47,10 @@ class PositionalParallelFile {
   PositionalParallelFile& operator=(PositionalParallelFile&& other) noexcept;
   ~PositionalParallelFile() { (void)Close(); }
 
-  const std::string& path() const { return posix_->path(); }     // as given to Open
+  const std::string& path() const { return posix_->path(); }  // as given to Open
+  // See UndoableFile.
+  bool WasCreated() const { return posix_->was_created(); }
+  void SetTakeBack(TakeBack what) { posix_->set_take_back(what); }
   FileLock::Key lock_key() const { return posix_->lock_key(); }  // key of this handle's lock
 
   // See File, BatchFile, DeviceFile and CountingFile.
@@ -83,6 +86,6 @@ class PositionalParallelFile {
 };
 
 static_assert(PathFile<PositionalParallelFile> && BatchFile<PositionalParallelFile> && DeviceFile<PositionalParallelFile> &&
-              CountingFile<PositionalParallelFile> && !MappedFile<PositionalParallelFile>);
+              CountingFile<PositionalParallelFile> && UndoableFile<PositionalParallelFile> && !MappedFile<PositionalParallelFile>);
 
 }  // namespace hako

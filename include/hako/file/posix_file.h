@@ -14,7 +14,8 @@
 //    snapshots and reflinks share blocks, which are copied once.
 // 2. Bytes in [size(), allocated()) are zero.
 // 3. The file is not changed before the lock is held.
-// 4. After one failed sync every later sync fails: the system may have dropped the pages that it
+// 4. A file that Open has created is removed again if Open fails.
+// 5. After one failed sync every later sync fails: the system may have dropped the pages that it
 //    could not write, and a second sync would wrongly report them durable.
 #pragma once
 
@@ -53,6 +54,9 @@ class PosixFile {
   std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
   FileIdentity identity() const;
+  // See UndoableFile. A file that Open has created is taken back until its type sets kNothing.
+  bool was_created() const { return was_created_; }
+  void set_take_back(TakeBack what) { take_back_ = what; }
   bool is_inherited() const { return process_ != getpid(); }  // by a forked child, which must not change the file
   FileLock::Key lock_key() const { return key_; }
   Status ReadOnlyError() const;  // the error of a write if writable() is false
@@ -101,6 +105,8 @@ class PosixFile {
   Status Grow(std::uint64_t size);
   Status FillHolesNow();
   Status SyncName();
+  void OpenDescriptor(int flags, bool creates);
+  void Undo();
   template <class Call>
   Status SyncBy(Call call);
 
@@ -114,6 +120,9 @@ class PosixFile {
   mutable DeviceReader device_;
   FileIdentity identity_;
   bool counts_blocks_ = false;
+  TakeBack take_back_ = TakeBack::kNothing;
+  bool was_created_ = false;
+  std::uint64_t size_at_open_ = 0;
   const pid_t process_ = getpid();
   std::atomic<std::uint64_t> size_{0};
   std::atomic<std::uint64_t> allocated_{0};

@@ -27,7 +27,7 @@
 //      extents had 1 MiB. No longer read.
 //   6  before any release: no intents, no applied index, no last epoch, no log; these are zero there.
 //      Read, and written as the current version.
-//   7  Files of before the release may lack map_identity, seals and `published`: they are
+//   7  Files of before the release may lack map_identity, map_boot, seals and `published`: they are
 //      zero there.
 //   8  a file whose values have the stored form of dbm/expiry.h, and a clock. Others are written as 7.
 //      Files of before the release may lack first_expiry: it is zero there.
@@ -95,7 +95,9 @@ struct HashSuperBlock {
   // At a clean end: no record of the file expires before this time, ~0 = none expires; 0: unknown.
   Le<std::uint64_t> first_expiry;
   Le<std::uint64_t> file_id;  // random; 0 in files of an older library
-  std::array<std::byte, 200> reserved;
+  // The boot in which the file was mapped that map_identity names; 0 as that is, or unknown.
+  Le<std::uint64_t> map_boot;
+  std::array<std::byte, 192> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);
@@ -115,7 +117,7 @@ struct LiveState {
   std::uint64_t num_lines;
   std::uint64_t index_extents;
   std::uint64_t clearing;              // kClearing while Clear runs: the next open finishes it
-  std::uint64_t poisoned;              // kPoisoned after a failed sync: the page cache may have dropped dirty pages
+  std::uint64_t poisoned;              // kPoisoned or kDoubtful after a failed sync: the page cache may have dropped dirty pages
   std::uint64_t oldest_retired_epoch;  // no block is stamped as retired in an earlier epoch; sealed
   std::uint64_t applied_index;         // of the application; 0 = none
   std::uint64_t published;             // kPublished or kWithdrawn, stored after in_use = 1 and before in_use = 0
@@ -126,6 +128,7 @@ static_assert(sizeof(LiveState) == 120 && alignof(LiveState) == 8);
 // Not values that a flipped bit makes.
 inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;
 inline constexpr std::uint64_t kPoisoned = 0x70'6f'69'73'6f'6e'65'64;
+inline constexpr std::uint64_t kDoubtful = 0x64'6f'75'62'74'66'75'6c;  // by the Open after a kill
 inline constexpr std::uint64_t kPublished = 0x70'75'62'6c'69'73'68'65, kWithdrawn = 0x77'69'74'68'64'72'61'77;
 
 // A value of up to 40 bits with a check above it. Older files have no check there.

@@ -67,14 +67,18 @@ class ExtentFile : public LiveStateFile<FileT> {
   static constexpr storage::FileKind kKind{"hash", format::kHashFileMagic, format::kHashFileOldest, format::kHashFileVersion};
 
   // `clock`: of a new file; see format::HashSuperBlock.
-  static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed, std::uint64_t clock = 0) {
+  static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed, std::uint64_t clock = 0,
+                                                    UnprovenUpdates unproven = UnprovenUpdates::kRefuse) {
     std::unique_ptr<ExtentFile> self(new ExtentFile(std::move(file)));
+    self->unproven_ = unproven;
     HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(self->file_, kKind));
     HAKO_RETURN_IF_ERROR(blank ? self->Initialize(align_pow, hash_seed, clock) : self->ReadSuperBlock());
     return self;
   }
 
   FoundState found() const { return found_; }
+  // Whether the state that a killed process left was accepted (UnprovenUpdates).
+  bool was_accepted() const { return was_accepted_; }
   const format::HashSuperBlock& super() const { return super_; }
   std::uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
 
@@ -86,7 +90,10 @@ class ExtentFile : public LiveStateFile<FileT> {
     LiveStateFile<FileT>::ResetLiveState(super_.applied_index);
   }
   // From now on the live state counts if the process dies. Call when everything it names exists.
-  void PublishLiveState() { LiveStateFile<FileT>::PublishLiveState(tail()); }
+  void PublishLiveState() {
+    LiveStateFile<FileT>::PublishLiveState(tail());
+    is_published_ = true;
+  }
 
   // The latest time that the file has, as far as its records expire. NoteClock gives the live state
   // and the next superblock a later one, from any thread.
@@ -114,7 +121,9 @@ class ExtentFile : public LiveStateFile<FileT> {
     if (found_ == FoundState::kKilled) StoreLive(&format::LiveState::published, format::kPublished);  // of an older file
     if (found_ == FoundState::kCrashed) {
       super_.map_identity = 0;
+      super_.map_boot = 0;
     } else {
+      if (was_accepted_) this->NameLiveState();  // before a superblock says that it is of this file
       NameMap();
     }
     super_.clean = 0;
@@ -285,7 +294,12 @@ class ExtentFile : public LiveStateFile<FileT> {
   // Names the page cache that the live state is stored to.
   void NameMap() {
     super_.map_identity = 0;
-    if constexpr (kMapped && KernelBackedFile<FileT>) super_.map_identity = CheckOf(file_.Identity());
+    super_.map_boot = 0;
+    if constexpr (kMapped && KernelBackedFile<FileT>) {
+      const FileIdentity identity = file_.Identity();
+      super_.map_identity = CheckOf(identity);
+      super_.map_boot = identity.boot;
+    }
   }
 
   Status Initialize(int align_pow, std::uint64_t hash_seed, std::uint64_t clock) {
@@ -340,18 +354,30 @@ class ExtentFile : public LiveStateFile<FileT> {
             "a killed process had the file mapped, and its updates may be in memory only: open it as a MemoryMapParallelFile, and close "
             "it");
       }
+      if (IsUnproven(left, super_, file_.MapIdentity()) && unproven_ != UnprovenUpdates::kDrop) return UnprovenError();
     } else if constexpr (kMapped && KernelBackedFile<FileT>) {
       HAKO_RETURN_IF_ERROR(CheckLiveState(*live_, super_, file_.Identity(), size));
       if (IsOf(*live_, file_.Identity())) {
         tail_.store(LoadSealed(&format::LiveState::tail));
         found_ = FoundState::kKilled;
+      } else if (IsUnproven(*live_, super_, file_.Identity()) && unproven_ != UnprovenUpdates::kDrop) {
+        if (unproven_ == UnprovenUpdates::kRefuse) return UnprovenError();
+        HAKO_ASSIGN_OR_RETURN(was_accepted_, MayAccept(*live_, super_, size));
+        if (was_accepted_) {
+          tail_.store(LoadSealed(&format::LiveState::tail));
+          found_ = FoundState::kKilled;
+        }
       }
     }
     return absl::OkStatus();
   }
 
+  // A database that is open refuses updates after this, so the next one knows. One that is being opened
+  // after a kill must not drop its updates without a word.
   Status NoteSync(Status status) {
-    if (!status.ok() && this->LoadLive(&format::LiveState::in_use) != 0) StoreLive(&format::LiveState::poisoned, format::kPoisoned);
+    const bool is_opening = found_ == FoundState::kKilled && !is_published_;
+    if (!status.ok() && this->LoadLive(&format::LiveState::in_use) != 0)
+      StoreLive(&format::LiveState::poisoned, is_opening ? format::kDoubtful : format::kPoisoned);
     return status;
   }
   // Makes the superblocks durable, but not the updates of a killed process, which may be gigabytes.
@@ -372,6 +398,8 @@ class ExtentFile : public LiveStateFile<FileT> {
   }
 
   FoundState found_ = FoundState::kNew;
+  UnprovenUpdates unproven_ = UnprovenUpdates::kRefuse;
+  bool was_accepted_ = false, is_published_ = false;
   format::HashSuperBlock super_;
   std::atomic<std::uint64_t> clock_{0};
   std::uint64_t first_expiry_ = 0;

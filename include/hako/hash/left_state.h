@@ -9,6 +9,7 @@
 #include "hako/base/status.h"
 #include "hako/file/file_identity.h"
 #include "hako/format/hash_file_format.h"
+#include "hako/format/log_format.h"
 
 namespace hako::hash {
 
@@ -21,6 +22,35 @@ inline bool IsOf(const format::LiveState& live, const FileIdentity& identity) {
 // The identity as the superblock names it.
 inline std::uint64_t CheckOf(const FileIdentity& identity) {
   return Hash64(&identity.boot_id, sizeof(identity.boot_id), MixBits(identity.device) ^ identity.inode) | 1;
+}
+// The file of a killed process of this boot that had it mapped is not known to have all of its updates:
+// it is a copy, or was unmounted since, or the Open that found them could not sync it. A log would have
+// them.
+inline bool IsUnproven(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity) {
+  const bool has_log = super.log_id != decltype(super.log_id){} && (super.log_sequence & format::kLogEnded) == 0;
+  const bool is_elsewhere = super.map_identity != CheckOf(identity), is_doubtful = live.in_use == 1 && live.poisoned == format::kDoubtful;
+  return super.clean != 1 && identity.boot != 0 && super.map_boot == identity.boot && (is_elsewhere || is_doubtful) && !has_log;
+}
+inline Status UnprovenError() {
+  return absl::FailedPreconditionError(
+      "a process that had the file mapped did not close it, and its updates after the last synchronization are not known to be here: the "
+      "file is a copy, or its file system was mounted again, or an earlier Open could not sync it. If it was copied after the process had "
+      "ended, or unmounted cleanly, open "
+      "it once with HashOptions::unproven_updates kAccept (hako rebuild 'PATH?unproven=accept'), else with kDrop (?unproven=drop), which "
+      "returns to the last synchronized state");
+}
+
+// The field of a live state in use that is damaged, nullptr if there is none.
+inline const char* DamagedFieldInUse(const format::LiveState& live, const format::HashSuperBlock& super, std::uint64_t size) {
+  const std::uint64_t tail = format::UnsealLive(live.tail),
+                      tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
+  if (tail < super.tail || tail % format::kExtentUnit != 0 || tail > std::min(size, tail_max)) return "tail";
+  if (format::UnsealLive(live.index_extents) > format::kIndexExtentsMax) return "index_extents";
+  if (format::UnsealLive(live.num_lines) == ~std::uint64_t{0}) return "num_lines";
+  if (format::UnsealLive(live.epoch) == ~std::uint64_t{0}) return "epoch";
+  if (format::UnsealLive(live.oldest_retired_epoch) == ~std::uint64_t{0}) return "oldest_retired_epoch";
+  if (super.clock != 0 && !format::IsSealedClock(live.clock)) return "clock";
+  return live.clearing != 0 && live.clearing != format::kClearing ? "clearing" : nullptr;
 }
 // The field of the live state that is damaged, nullptr if there is none. Only known if the process
 // that mapped the file last did so in this boot: otherwise the device may have any of its states.
@@ -35,27 +65,33 @@ inline const char* DamagedField(const format::LiveState& live, const format::Has
   if (live.in_use != 1) return nullptr;
   const bool is_of = live.boot_id == identity.boot_id && live.device == identity.device && live.inode == identity.inode;
   if (is_here && !is_of) return "identity";
-  if (is_here && live.poisoned != 0 && live.poisoned != format::kPoisoned) return "poisoned";
-  if (!IsOf(live, identity)) return nullptr;
-  const std::uint64_t tail = format::UnsealLive(live.tail),
-                      tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
-  if (tail < super.tail || tail % format::kExtentUnit != 0 || tail > std::min(size, tail_max)) return "tail";
-  if (format::UnsealLive(live.index_extents) > format::kIndexExtentsMax) return "index_extents";
-  if (format::UnsealLive(live.num_lines) == ~std::uint64_t{0}) return "num_lines";
-  if (format::UnsealLive(live.epoch) == ~std::uint64_t{0}) return "epoch";
-  if (format::UnsealLive(live.oldest_retired_epoch) == ~std::uint64_t{0}) return "oldest_retired_epoch";
-  if (super.clock != 0 && !format::IsSealedClock(live.clock)) return "clock";
-  return live.clearing != 0 && live.clearing != format::kClearing ? "clearing" : nullptr;
+  if (is_here && live.poisoned != 0 && live.poisoned != format::kPoisoned && live.poisoned != format::kDoubtful) return "poisoned";
+  return IsOf(live, identity) ? DamagedFieldInUse(live, super, size) : nullptr;
 }
 
+inline Status LiveStateError(const char* field) {
+  return absl::DataLossError(absl::StrCat("the live state at offset ", format::kLiveStateOffset,
+                                          ", which a killed process has left, is damaged: ", field,
+                                          "; hako salvage finds the records of the last synchronization"));
+}
 // A damaged live state is not taken for none: updates that were acknowledged would be dropped.
 inline Status CheckLiveState(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity,
                              std::uint64_t size) {
   const char* const field = DamagedField(live, super, identity, size);
-  if (field == nullptr) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("the live state at offset ", format::kLiveStateOffset,
-                                          ", which a killed process has left, is damaged: ", field,
-                                          "; hako salvage finds the records of the last synchronization"));
+  return field == nullptr ? absl::OkStatus() : LiveStateError(field);
+}
+// Whether a live state that is not proved counts if it is accepted: otherwise the last synchronized
+// state has everything. DataLoss if it is damaged.
+inline StatusOr<bool> MayAccept(const format::LiveState& live, const format::HashSuperBlock& super, std::uint64_t size) {
+  const bool is_withdrawn = live.published == format::kWithdrawn && live.in_use <= 1;
+  const bool is_new = live.published == 0 && live.in_use == 0;  // nothing is stored yet
+  if (is_withdrawn || is_new || live.poisoned == format::kPoisoned) return false;
+  if (live.published != format::kPublished) return LiveStateError("published");
+  if (live.in_use != 1) return LiveStateError("in_use");
+  if (live.poisoned != 0 && live.poisoned != format::kDoubtful) return LiveStateError("poisoned");
+  const char* const field = DamagedFieldInUse(live, super, size);
+  if (field != nullptr) return LiveStateError(field);
+  return true;
 }
 
 }  // namespace hako::hash

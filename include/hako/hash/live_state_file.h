@@ -61,16 +61,21 @@ class LiveStateFile : public FileBytes<FileT> {
   // From now on the live state counts if the process dies. Call when everything it names exists.
   void PublishLiveState(std::uint64_t tail) {
     StoreLive(&format::LiveState::clearing, 0);  // a Clear that an earlier process did not finish
+    NameLiveState();
+    StoreSealed(&format::LiveState::tail, tail);
+    StoreLive(&format::LiveState::poisoned, 0);
+    StoreLive(&format::LiveState::in_use, 1);
+    StoreLive(&format::LiveState::published, format::kPublished);
+  }
+
+  // The live state is that of this file in this boot.
+  void NameLiveState() {
     if constexpr (KernelBackedFile<FileT>) {
       const FileIdentity identity = this->file_.Identity();
       live_->boot_id = identity.boot_id;
       StoreLive(&format::LiveState::device, identity.device);
       StoreLive(&format::LiveState::inode, identity.inode);
     }
-    StoreSealed(&format::LiveState::tail, tail);
-    StoreLive(&format::LiveState::poisoned, 0);
-    StoreLive(&format::LiveState::in_use, 1);
-    StoreLive(&format::LiveState::published, format::kPublished);
   }
 
   // From now on the last synced state counts if the process dies.

@@ -166,8 +166,9 @@ class LogArchive {
                                  .time = segment.time,
                                  .check = 0};
     header.check = CheckOf(header);
+    if (!is_kept_) added_.reserve(added_.size() + 1);
     const auto write = [&](ArchiveFile& to) { return Write(file, segment, header, to); };
-    const std::string path = absl::StrCat(directory_, "/", ArchiveNameOf(segment.sequence));
+    const std::string path = PathOf(segment.sequence);
     Status status = RefuseOther(path, log, segment);
     if (status.ok()) status = ReplaceFile<ArchiveFile>(path, write);
     if (!status.ok()) {
@@ -175,7 +176,18 @@ class LogArchive {
                                                 "; the log keeps what it lacks"));
     }
     last_ = {log, segment.sequence};
+    if (!is_kept_) added_.push_back(segment.sequence);
     return absl::OkStatus();
+  }
+  // Removes the segments that were added, as the database could not be opened, and its log has them. Not
+  // after Keep.
+  void TakeBack() {
+    for (const std::uint64_t sequence : added_) (void)RemoveFile(PathOf(sequence));
+    added_.clear();
+  }
+  void Keep() {
+    is_kept_ = true;
+    added_ = {};
   }
 
  private:
@@ -188,6 +200,7 @@ class LogArchive {
                                                       found.ok() ? "" : absl::StrCat(" (", found.status().message(), ")"),
                                                       "; it is not replaced: move it elsewhere"));
   }
+  std::string PathOf(std::uint64_t sequence) const { return absl::StrCat(directory_, "/", ArchiveNameOf(sequence)); }
   static Status Write(const FileT& file, const Segment& segment, const format::ArchiveHeader& header, ArchiveFile& to) {
     const std::uint64_t bytes = header.end_lsn - segment.first;
     HAKO_RETURN_IF_ERROR(to.Resize(format::kLogSegmentHeader + bytes));
@@ -198,6 +211,8 @@ class LogArchive {
   std::string directory_;
   Link last_;
   std::optional<PositionalParallelFile> owner_;  // locked
+  bool is_kept_ = false;
+  std::vector<std::uint64_t> added_;  // until Keep: sequences
 };
 
 }  // namespace hako::log

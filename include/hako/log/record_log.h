@@ -18,7 +18,7 @@
 // With an archive (log/log_archive.h) the log keeps each segment until Archive has stored it, and
 // has marks with a time: one before an update that comes kMarkInterval or more after the last mark.
 //
-// Use: Open, Replay once from the position of the first update that is not durable elsewhere, Begin; then
+// Use: Open, Replay from the position of the first update that is not durable elsewhere, Begin; then
 // Append, WaitDurable and Release.
 //
 // Invariants
@@ -104,11 +104,12 @@ class RecordLog {
   RecordLog(const RecordLog&) = delete;
   RecordLog& operator=(const RecordLog&) = delete;
 
-  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on: see LogReader::Read.
+  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on: see LogReader::Read. May
+  // be repeated.
   template <class V>
   Status Replay(Position from, V&& visit) {
     sync::MutexLock lock(tail_mutex_);
-    HAKO_RETURN_IF_ERROR(segments_.Follow(from));
+    if (segments_.used().empty()) HAKO_RETURN_IF_ERROR(segments_.Follow(from));
     LogReader<FileT> reader(file_, segments_.used(), segments_.NewerSegments(), secret_);
     HAKO_ASSIGN_OR_RETURN(const Lsn end, reader.Read(from.lsn, visit));
     tail_.store(std::max(from.lsn, end), std::memory_order_relaxed);
@@ -208,6 +209,10 @@ class RecordLog {
   }
   Status Health() const { return failure_.Get(); }
   Status Close() { return file_.Close(); }
+  // A database needs the file from now on, or may.
+  void Keep() {
+    if constexpr (UndoableFile<FileT>) file_.SetTakeBack(TakeBack::kNothing);
+  }
 
  private:
   using Part = AheadRun::Part;

@@ -199,6 +199,10 @@ class UpdateLog {
     const auto is_short = [this] { return !IsLong() || progress_.has_failed(); };
     if (is_on() && !is_short()) progress_.WaitFor(kPause, is_short);
   }
+  // The database was opened: see RecordLog::Keep.
+  void Keep() {
+    if (is_on()) log_->Keep();
+  }
   std::unique_ptr<Log> Stop() {
     NoteReplayed(position());
     return std::move(log_);

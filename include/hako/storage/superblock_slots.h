@@ -25,23 +25,28 @@ struct FileKind {
   std::uint32_t oldest, newest;  // versions that are read
 };
 
-// Whether the file is empty, or has only zeros, left by an unfinished creation.
+// Whether the file is empty, or has only zeros, as an unfinished creation leaves it. A larger file than
+// that is no such file.
 template <File FileT>
-StatusOr<bool> IsBlankFile(const FileT& file, const FileKind& kind) {
+StatusOr<bool> HasOnlyZeros(const FileT& file) {
   constexpr std::uint64_t kBlankMax = 4 << 20;
   const std::uint64_t size = file.Size();
-  if (size == 0) {
-    if (!file.IsWritable()) return absl::DataLossError(absl::StrCat("the file is empty: not a hako ", ToAbsl(kind.name), " database"));
-    return true;
-  }
-  if (size > kBlankMax || !file.IsWritable()) return false;
-  std::string bytes(std::min<std::uint64_t>(size, 64 << 10), '\0');
+  if (size > kBlankMax) return false;
+  std::array<char, 4096> bytes;
   for (std::uint64_t at = 0; at < size; at += bytes.size()) {  // usually the first part decides
-    bytes.resize(std::min<std::uint64_t>(size - at, bytes.size()));
-    HAKO_RETURN_IF_ERROR(file.ReadAt(at, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}));
-    if (bytes.find_first_not_of('\0') != std::string::npos) return false;
+    const std::string_view part(bytes.data(), std::min<std::uint64_t>(size - at, bytes.size()));
+    HAKO_RETURN_IF_ERROR(file.ReadAt(at, {reinterpret_cast<std::byte*>(bytes.data()), part.size()}));
+    if (part.find_first_not_of('\0') != part.npos) return false;
   }
   return true;
+}
+
+// Whether a database is to be created in the file.
+template <File FileT>
+StatusOr<bool> IsBlankFile(const FileT& file, const FileKind& kind) {
+  if (file.Size() == 0 && !file.IsWritable())
+    return absl::DataLossError(absl::StrCat("the file is empty: not a hako ", ToAbsl(kind.name), " database"));
+  return file.IsWritable() ? HasOnlyZeros(file) : StatusOr<bool>(false);
 }
 
 // Reads the newer valid slot. `least` is the size of the smallest file of this kind.

@@ -87,6 +87,8 @@ class TableStore {
   virtual bool IsWritable() = 0;
   virtual Status GetHealth() = 0;
   virtual Status Close() = 0;
+  // Closes a database whose table could not be opened: it is not there, or blank, if it was not before.
+  virtual Status CloseUnkept() = 0;
   // The type in the file; nullopt of a database in memory, which has none.
   virtual std::optional<std::uint32_t> GetType() = 0;
   virtual Status SetType(std::uint32_t type) = 0;
@@ -195,6 +197,10 @@ class TreeStore final : public TableStore {
   bool IsWritable() override { return db_->IsWritable(); }
   Status GetHealth() override { return db_->GetHealth(); }
   Status Close() override { return db_->Close(); }
+  Status CloseUnkept() override {
+    if constexpr (requires { db_->CloseUnkept(); }) return db_->CloseUnkept();
+    return db_->Close();
+  }
   std::optional<std::uint32_t> GetType() override {
     if constexpr (kHasFile)
       return db_->GetType();
