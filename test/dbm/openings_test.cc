@@ -145,7 +145,7 @@ class Trial {
     base_.level = std::array{Durability::kNone, Durability::kProcess, Durability::kPower}[random_.Below(3)];
     base_.has_archive = base_.level != Durability::kNone && random_.OneIn(3);
     base_.expires = base_.kind.HasExpiry() && random_.OneIn(4);
-    base_.keeps_log = base_.kind.IsMappedHash() && random_.OneIn(4);
+    base_.keeps_log = base_.kind.IsMappedHash() && base_.level != Durability::kNone && random_.OneIn(4);
     const std::uint64_t left = random_.Below(16);
     left_ = left == 0   ? Left::kAbsent
             : left == 1 ? (random_.OneIn(2) || !HasSuperBlock() ? Left::kEmpty : Left::kZeros)
@@ -266,9 +266,9 @@ class Trial {
     }
     switch (random_.Below(8)) {
       case 0:
-        options->log_archive = "";
-        ends_history_ = true;  // once it is durable, even if a later step fails
-        Tell(", no archive");
+        options->log_archive = random_.OneIn(2) ? "" : std::string(kNoLogArchive);
+        ends_history_ = ends_history_ || !options->log_archive.empty();  // once it is durable, even if a later step fails
+        Tell(options->log_archive.empty() ? ", no archive" : ", end of the history");
         break;
       case 1:
         options->log_archive = dir_.File("nowhere");
@@ -438,17 +438,25 @@ class Trial {
     if (absl::IsFailedPrecondition(db.status()) && has_succeeded_ && base_.kind.kind == AnyOptions::kHash) {
       AnyOptions mapped = options;  // its updates are found only by mapping the file again
       mapped.device = "mmap";
-      if (db = AnyDBM::Open(mapped); db.ok()) {
+      db = AnyDBM::Open(mapped);
+      if (absl::IsFailedPrecondition(db.status())) {  // its archive is not the one that the options name
+        mapped.log_archive = kNoLogArchive;
+        db = AnyDBM::Open(mapped);
+      }
+      if (db.ok()) {
         if (const Status closed = (*db)->Close(); !closed.ok()) return closed.ToString();
         db = AnyDBM::Open(options);
       }
     }
-    if (absl::IsFailedPrecondition(db.status()) && (has_succeeded_ || ends_history_)) {  // its history has ended, or is in another archive
-      for (const std::string archive : {"other", "fresh", ""}) {
-        if (!archive.empty()) fs::create_directory(dir_.File(archive));
-        options.log_archive = archive.empty() ? "" : dir_.File(archive);
-        if (db.ok()) break;
-        db = AnyDBM::Open(options);
+    // Its history has ended, or is in another archive: of an opening that succeeded, or that failed once its
+    // superblock named the archive.
+    const bool is_archived = db.status().message().find("has a log archive") != std::string_view::npos;
+    if (absl::IsFailedPrecondition(db.status()) && (has_succeeded_ || ends_history_ || is_archived)) {
+      num_left_ += !has_succeeded_ && !ends_history_;
+      for (const char* const archive : {"other", "fresh", ""}) {
+        options.log_archive = *archive == '\0' ? std::string(kNoLogArchive) : dir_.File(archive);
+        if (*archive != '\0') fs::create_directory(options.log_archive);
+        if (db = AnyDBM::Open(options); db.ok()) break;
       }
     }
     if (!db.ok()) return db.status().ToString();

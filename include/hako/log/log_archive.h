@@ -138,6 +138,7 @@ class LogArchive {
     const std::string line = database + "\n";
     HAKO_RETURN_IF_ERROR(file->Resize(line.size()));
     HAKO_RETURN_IF_ERROR(file->WriteAt(0, AsBytes(line)));
+    if (file->WasCreated()) file->SetTakeBack(hako::TakeBack::kFile);  // until Keep
     owner_.emplace(*std::move(file));
     return absl::OkStatus();
   }
@@ -188,6 +189,7 @@ class LogArchive {
   void Keep() {
     is_kept_ = true;
     added_ = {};
+    if (owner_) owner_->SetTakeBack(hako::TakeBack::kNothing);
   }
 
  private:
