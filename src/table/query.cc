@@ -60,19 +60,33 @@ StatusOr<std::vector<std::string>> Query::Keys() const HAKO_TRY {
 HAKO_OR_NO_MEMORY
 
 StatusOr<std::uint64_t> Query::Count() const HAKO_TRY {
-  if (!where_.node() && !HasLimit()) return core_->CountRows();
-  QueryRun run(*this);
+  if (limit_ == 0) return std::uint64_t{0};
+  // No order changes the number, except for what is behind After.
+  Query all = *this;
+  all.limit_.reset();
+  all.offset_ = 0;
+  if (!after_key_) all.order_by_.reset();
+  const auto within_limit = [this](std::uint64_t count) {
+    return std::min(count - std::min(count, offset_), limit_.value_or(~std::uint64_t{0}));
+  };
+  if (!where_.node() && !after_key_) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t count, core_->CountRows());
+    return within_limit(count);
+  }
+  QueryRun run(all);
   HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>()));
   const table::Access& access = run.plan().access;
-  if (run.plan().is_exact && access.kind == table::Access::Kind::kRange && access.range.index != nullptr && !HasLimit() &&
-      effort_ == nullptr)
-    return core_->store->CountRange(access.range.from, access.range.to);
   std::uint64_t count = 0;
-  HAKO_RETURN_IF_ERROR(run.Each([&count](std::string_view, const RowView&) {
+  if (run.plan().is_exact && access.kind == table::Access::Kind::kRange && access.range.index != nullptr && !after_key_ &&
+      effort_ == nullptr) {
+    HAKO_ASSIGN_OR_RETURN(count, core_->store->CountRange(access.range.from, access.range.to));
+    return within_limit(count);
+  }
+  HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view, const RowView&) {
     ++count;
-    return true;
+    return !limit_ || count < offset_ || count - offset_ < *limit_;
   }));
-  return count;
+  return within_limit(count);
 }
 HAKO_OR_NO_MEMORY
 

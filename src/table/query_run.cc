@@ -35,7 +35,7 @@ Status QueryRun::SetOrder() {
   const StoredColumn* column = nullptr;
   wanted_.is_descending = query_.order_ == RowOrder::kDescending || query_.order_ == RowOrder::kNumericDescending;
   if (!query_.order_by_) {
-    if (query_.after_key_) wanted_.order_column = ColumnId::kKey;
+    if (query_.HasLimit()) wanted_.order_column = ColumnId::kKey;
   } else if (query_.order_by_->empty()) {
     wanted_.order_column = ColumnId::kKey;
   } else {
@@ -82,24 +82,28 @@ void QueryRun::ReleaseIndices() {
   held_.clear();
 }
 
-// Narrows an ordered range to what is behind After.
+// Narrows a range in the order that is wanted to its part behind After. Each tests every row against After,
+// so a range may be left as it is.
 void QueryRun::BeginBehind() {
-  if (!after_ || !plan_.is_ordered || plan_.access.kind != Access::Kind::kRange) return;
+  if (!after_ || plan_.access.kind != Access::Kind::kRange) return;
   RecordRange& range = plan_.access.range;
+  const bool is_rows = range.index == nullptr && wanted_.order_column == ColumnId::kKey;
+  if (!is_rows && !plan_.access.gives_order) return;
   std::string position;
-  if (range.index == nullptr) {
+  bool has_key = true;  // whether the position is that of one row; otherwise the entry there may be behind After, too
+  if (is_rows) {
     position = RowKey(after_->key);
   } else if (wanted_.order_column == ColumnId::kKey) {
     position = range.from.substr(0, range.key_at) + after_->key;
   } else {
-    if (!plan_.access.gives_order) return;
-    const bool has_key = !range.index->is_unique() || after_->order[0] == kNullPart;
+    has_key = !plan_.access.is_unique || after_->order[0] == kNullPart;
     position = range.from.substr(0, plan_.access.order_at) + after_->order + (has_key ? after_->key : std::string());
   }
+  if (has_key != wanted_.is_descending) position.push_back('\0');  // the first key behind the position
   if (wanted_.is_descending) {
     if (range.to.empty() || position < range.to) range.to = std::move(position);
   } else {
-    range.from = std::max(range.from, position.append(1, '\0'));
+    range.from = std::max(range.from, std::move(position));
   }
 }
 
