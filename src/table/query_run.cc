@@ -267,4 +267,32 @@ Status QueryRun::ShowSorted(std::span<const Item> items, ShowRef show, bool* goe
   return absl::OkStatus();
 }
 
+StatusOr<FiguresByGroup> QueryRun::FindFigures(const std::optional<std::string>& group_by, const std::vector<std::string>& columns) {
+  std::vector<std::string> needed = columns;
+  if (group_by) needed.push_back(*group_by);
+  HAKO_RETURN_IF_ERROR(Prepare(needed));
+  FiguresByGroup groups;
+  std::uint64_t bytes = 0;
+  Status full;
+  HAKO_RETURN_IF_ERROR(Each([&](std::string_view key, const RowView& row) {
+    const auto value_of = [&](const std::string& column) { return column.empty() ? Value(key) : row.Get(column); };
+    const Value name = group_by ? value_of(*group_by) : Value();
+    auto [group, is_new] = groups.try_emplace(name, columns.size());
+    if (is_new) {
+      bytes += (name.kind() == Value::Kind::kBytes ? name.bytes().size() : 0) + sizeof(*group) + columns.size() * sizeof(Aggregates) + 64;
+    } else if (StandsFor(name, group->first.get())) {
+      FiguresByGroup::node_type renamed = groups.extract(group);
+      renamed.key() = name;
+      group = groups.insert(std::move(renamed)).position;
+    }
+    for (std::size_t i = 0; i < columns.size(); ++i) group->second[i].Add(value_of(columns[i]));
+    if (bytes > core_.sort_bytes)
+      full = absl::ResourceExhaustedError(absl::StrCat("the groups of column '", group_by.value_or(""), "' take more than ",
+                                                       core_.sort_bytes, " bytes (TableOptions::sort_bytes)"));
+    return full.ok();
+  }));
+  HAKO_RETURN_IF_ERROR(full);
+  return groups;
+}
+
 }  // namespace hako::table
