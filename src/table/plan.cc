@@ -350,8 +350,7 @@ std::optional<Access> Planner::Best(const Nodes& conjuncts, bool is_whole) {
     std::erase_if(others, is_same);
     if (others.empty() || !Race(others, budget)) return ordered;
   }
-  if (candidates.size() == 1 && candidates[0].is_sorted)
-    return std::move(candidates[0]);
+  if (candidates.size() == 1 && candidates[0].is_sorted) return std::move(candidates[0]);
   const auto is_list = [](const Access& access) { return access.is_sorted && access.range.index != nullptr; };
   if (!candidates.empty() && std::all_of(candidates.begin(), candidates.end(), is_list)) return Intersect(candidates, 0);
   if (!candidates.empty()) {

@@ -155,10 +155,9 @@ TEST_F(ServedTableTest, RunsStatements) {
   EXPECT_EQ(Ask(client, {"query", "delete where n = 0"}), ":1\r\n");
   client.Run({"hello", "3"});
   EXPECT_EQ(Ask(client, {"query", "select count(*), max(n), sum(s) group by s"}),
-            "*3\r\n%4\r\n" + Bulk("s") + Bulk("big") + Bulk("count(*)") + ":2\r\n" + Bulk("max(n)") + ":9\r\n" + Bulk("sum(s)") +
-                ":0\r\n" + "%4\r\n" + Bulk("s") + Bulk("even") + Bulk("count(*)") + ":3\r\n" + Bulk("max(n)") + ":6\r\n" +
-                Bulk("sum(s)") + ":0\r\n" + "%4\r\n" + Bulk("s") + Bulk("odd") + Bulk("count(*)") + ":4\r\n" + Bulk("max(n)") +
-                ":7\r\n" + Bulk("sum(s)") + ":0\r\n");
+            "*3\r\n%4\r\n" + Bulk("s") + Bulk("big") + Bulk("count(*)") + ":2\r\n" + Bulk("max(n)") + ":9\r\n" + Bulk("sum(s)") + ":0\r\n" +
+                "%4\r\n" + Bulk("s") + Bulk("even") + Bulk("count(*)") + ":3\r\n" + Bulk("max(n)") + ":6\r\n" + Bulk("sum(s)") + ":0\r\n" +
+                "%4\r\n" + Bulk("s") + Bulk("odd") + Bulk("count(*)") + ":4\r\n" + Bulk("max(n)") + ":7\r\n" + Bulk("sum(s)") + ":0\r\n");
   EXPECT_EQ(Ask(client, {"query", "select s, count(*) group by s order by count(*) desc limit 1"}),
             "*1\r\n%2\r\n" + Bulk("s") + Bulk("odd") + Bulk("count(*)") + ":4\r\n");
   EXPECT_EQ(Ask(client, {"query", "select count(*) limit 3"}), "*1\r\n%1\r\n" + Bulk("count(*)") + ":9\r\n");
