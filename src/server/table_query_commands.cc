@@ -1,6 +1,5 @@
 // HAKO.TABLE QUERY, QUERY_RO and EXPLAIN: statements of table/query_text.h.
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/keyword_table.h"
-#include "hako/table/query.h"
 #include "hako/table/query_effort.h"
+#include "hako/table/statement_run.h"
 #include "server/handlers.h"
 #include "server/table_cursor.h"
 #include "server/table_work.h"
@@ -55,104 +54,57 @@ bool HasRegularExpression(const std::shared_ptr<const table::Node>& node) {
 
 Status Refuse(std::string_view why) { return absl::InvalidArgumentError(ToAbsl(why)); }
 
-// One map for each group, or one map of all rows.
-Status ReplyFigures(const TableRequest& request, const Query& query, ReplyWriter& reply) {
-  const Statement& statement = request.statement;
-  if (request.page) return Refuse("functions have no pages");
-  const auto& functions = statement.aggregates;
-  std::map<OwnedValue, std::vector<OwnedValue>> rows;  // by group
-  for (std::size_t i = 0; i < functions.size(); ++i) {
-    Query::Groups groups;
-    if (statement.group_by) {
-      HAKO_ASSIGN_OR_RETURN(groups, query.GroupBy(*statement.group_by, functions[i].column));
-    } else if (functions[i].function == "count" && functions[i].column.empty()) {  // each row has a key
-      HAKO_ASSIGN_OR_RETURN(groups[hako::Value()].count, query.Count());
-    } else {
-      HAKO_ASSIGN_OR_RETURN(groups[hako::Value()], query.Aggregate(functions[i].column));
-    }
-    for (const auto& [name, all] : groups) {
-      auto& row = rows[name];
-      row.resize(functions.size());
-      row[i] = FigureOf(functions[i], all);
-    }
-  }
-  reply.Array(rows.size());
-  for (const auto& [name, row] : rows) {
-    reply.Map(functions.size() + (statement.group_by ? 1 : 0));
-    if (statement.group_by) {
-      reply.Bulk(statement.group_by->empty() ? "key" : *statement.group_by);
-      ReplyValue(reply, name.get());
-    }
-    for (std::size_t i = 0; i < functions.size(); ++i) {
-      reply.Bulk(LabelOf(functions[i]));
-      ReplyValue(reply, row[i].get());
-    }
-    if (reply.out().size() > request.bytes_max) return Refuse("the groups exceed half of client-output-buffer-limit");
-  }
+// Restricts the statement to the page that is asked for.
+Status LimitToPage(const TableRequest& request, Statement* statement, StatementOptions* options) {
+  if (statement->kind != Statement::Kind::kSelect) return Refuse("an update or a delete has no pages");
+  if (!statement->aggregates.empty()) return Refuse("functions have no pages");
+  const std::optional<std::uint64_t> most = request.cursor ? request.cursor->left : statement->limit;
+  statement->limit = std::min(*request.page, most.value_or(*request.page));
+  if (!request.cursor) return absl::OkStatus();
+  statement->offset = 0;
+  options->after = {request.cursor->key, request.cursor->value};
   return absl::OkStatus();
 }
 
-// Restricts the query to its page, and returns the most rows that the page has.
-std::uint64_t LimitToPage(const TableRequest& request, Query* query) {
-  const Statement& statement = request.statement;
-  if (!statement.order_by) query->OrderBy("");  // by key: pages need an order
-  const std::optional<std::uint64_t> most = request.cursor ? request.cursor->left : statement.limit;
-  const std::uint64_t rows = std::min(*request.page, most.value_or(*request.page));
-  query->Limit(rows, request.cursor ? 0 : statement.offset);
-  if (request.cursor) query->After(request.cursor->key, request.cursor->value.get());
-  return rows;
-}
-
-// The rows as an array of maps. Before those of a page, the cursor of the next page, "0" behind the last.
-Status ReplyRows(const TableRequest& request, Query query, ReplyWriter& reply) {
-  const Statement& statement = request.statement;
-  if (statement.group_by) return Refuse("group by needs a function: count(*), sum(x), min(x) or max(x)");
-  const std::string order = statement.order_by.value_or("");
-  if (!statement.columns.empty()) {
-    std::vector<std::string> names = statement.columns;
-    if (request.page) names.push_back(order);
-    std::erase(names, "");
-    query.Columns(std::move(names));
-  }
-  const std::uint64_t page = request.page ? LimitToPage(request, &query) : 0;
+// The rows of a select as an array of maps; before those of a page, the cursor of the next page, "0" behind the
+// last. Of an update or a delete the number of rows.
+Status Run(TableDBM& table, const TableRequest& request, QueryEffort* effort, ReplyWriter& reply) {
+  Statement statement = request.statement;
+  StatementOptions options = {.effort = effort};
+  if (request.page) HAKO_RETURN_IF_ERROR(LimitToPage(request, &statement, &options));
   OutputBuffer rows;
   ReplyWriter writer(&rows, reply.protocol());
-  std::uint64_t count = 0;
   TableCursor last;
   bool is_too_large = false;
-  HAKO_RETURN_IF_ERROR(query.Each([&](std::string_view key, const RowView& row) {
-    ReplyRow(writer, key, row, statement.columns, /*with_key=*/true);
-    ++count;
+  std::uint64_t count = 0;
+  const auto show = [&](const ResultRow& row) {
+    writer.Map(row.cells.size());
+    for (const Cell& cell : row.cells) {
+      writer.Bulk(cell.column);
+      ReplyValue(writer, cell.value);
+    }
     is_too_large = rows.size() > request.bytes_max;
-    if (request.page && count == page) {
-      last.key = key;
-      if (!order.empty()) last.value = row.Get(order);
+    if (request.page && ++count == *statement.limit) {
+      last.key = row.key;
+      last.value = row.order;
     }
     return !is_too_large;
-  }));
+  };
+  HAKO_ASSIGN_OR_RETURN(const std::uint64_t num_rows, table.Run(statement, show, options));
+  if (is_too_large && !statement.aggregates.empty()) return Refuse("the groups exceed half of client-output-buffer-limit: give a limit");
   if (is_too_large) return Refuse("the rows exceed half of client-output-buffer-limit: take pages with COUNT, or a limit");
+  if (statement.kind != Statement::Kind::kSelect) {
+    reply.Integer(static_cast<std::int64_t>(num_rows));
+    return absl::OkStatus();
+  }
   if (request.page) {
-    const std::optional<std::uint64_t> before = request.cursor ? request.cursor->left : statement.limit;
+    const std::optional<std::uint64_t> before = request.cursor ? request.cursor->left : request.statement.limit;
     if (before) last.left = *before - count;
     reply.Array(2);
-    reply.Bulk(count < page || page == 0 || last.left == 0 ? "0" : last.ToText());
+    reply.Bulk(count < *statement.limit || count == 0 || last.left == 0 ? "0" : last.ToText());
   }
-  reply.Array(count);
+  reply.Array(num_rows);
   reply.out().Append(rows.view());
-  return absl::OkStatus();
-}
-
-Status Run(TableDBM& table, const TableRequest& request, QueryEffort* effort, ReplyWriter& reply) {
-  const Statement& statement = request.statement;
-  Query query = table.Select(statement);
-  query.Within(effort);
-  if (statement.kind == Statement::Kind::kSelect)
-    return statement.aggregates.empty() ? ReplyRows(request, std::move(query), reply) : ReplyFigures(request, query, reply);
-  if (request.page) return Refuse("an update or a delete has no pages");
-  std::vector<Cell> cells;
-  for (const Statement::Assignment& one : statement.assignments) cells.push_back({one.column, one.value.get()});
-  HAKO_ASSIGN_OR_RETURN(const std::uint64_t changed, statement.kind == Statement::Kind::kUpdate ? query.Update(cells) : query.Remove());
-  reply.Integer(static_cast<std::int64_t>(changed));
   return absl::OkStatus();
 }
 
@@ -160,6 +112,8 @@ Status Run(TableDBM& table, const TableRequest& request, QueryEffort* effort, Re
 bool MayBeShort(Call& call, TableDBM& table, const Statement& statement) {
   if (call.arg(2).size() > kLoopText || HasRegularExpression(statement.where.node())) return false;
   if (statement.kind == Statement::Kind::kSelect) return true;
+  // These change rows although a step is stopped, or are not stopped at all.
+  if (statement.in_batches || RemovesAllRows(statement)) return false;
   return !call.server().has_word_index.load(std::memory_order_relaxed) &&
          std::all_of(statement.assignments.begin(), statement.assignments.end(),
                      [&table](const Statement::Assignment& one) { return table.FindColumn(one.column).ok(); });
@@ -225,7 +179,8 @@ void TableExplain(Call& call) {
   RunInPool(call, false, [table, text = std::string(call.arg(2)), stop = &call.client.is_disconnected](ReplyWriter& reply) -> Status {
     HAKO_ASSIGN_OR_RETURN(const Statement statement, ParseStatement(text));
     QueryEffort effort(QueryEffort::kUnlimited, stop);
-    HAKO_ASSIGN_OR_RETURN(const std::string plan, table->Select(statement).Within(&effort).Explain());
+    HAKO_ASSIGN_OR_RETURN(Query query, table->Select(statement));
+    HAKO_ASSIGN_OR_RETURN(const std::string plan, query.Within(&effort).Explain());
     reply.Verbatim(plan);
     return absl::OkStatus();
   });

@@ -8,7 +8,7 @@
 //   2. a change of more than kLoopBytes or kLoopKeys, or of a new column, which waits for an index that
 //      is being created
 //   3. every change, if the table has an index of words or of q-grams: one row may have 100,000 entries
-//   4. a change of the indices or columns
+//   4. a change in batches, the removal of all rows, and a change of the indices or columns
 // A query in the pool stops when its client is disconnected (CLIENT KILL) or the server stops.
 #pragma once
 

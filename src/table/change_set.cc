@@ -257,9 +257,12 @@ Status ChangeSet::Write(TableCore& core) {
   for (const Catalogue::Record& column : columns) keys_.push_back(column.key);
   add_keys(std::span(all_).subspan(num_unique));
   if (keys_.size() > kRecordsMax)
-    return absl::OutOfRangeError(
-        absl::StrCat("the changes take ", keys_.size(), " records, more than the limit of ", kRecordsMax, "; make them in parts"));
-  if (bytes > kBytesMax) return TooLargeError("the changes together: they", bytes, kBytesMax);
+    return absl::OutOfRangeError(absl::StrCat("the changes take ", keys_.size(), " rows and entries of indices, more than the limit of ",
+                                              kRecordsMax,
+                                              " in one atomic step; make them in parts, those of a query with `limit` or `in batches`"));
+  if (bytes > kBytesMax)
+    return absl::OutOfRangeError(absl::StrCat("the changes take ", bytes, " bytes, more than the limit of ", kBytesMax,
+                                              " in one atomic step; make them in parts, those of a query with `limit` or `in batches`"));
   const Operation* taken = nullptr;
   const auto visit = [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
     if (i < num_states_) {

@@ -246,6 +246,7 @@ void Planner::AddIndexAccess(const Index& index, const Nodes& conjuncts, std::ve
   }
   access.range.from = prefix + bounds.from;
   access.range.to = bounds.to.empty() ? EndOf(prefix) : prefix + bounds.to;
+  access.is_unique = index.is_unique() && !has_null;
   access.gives_order = IsOrder(index, num_equal) || (wanted_.order_column == ColumnId::kKey && access.is_sorted);
   access.order_at = prefix.size();
   if (access.gives_order && (!*ordered || num_equal > 0 || bounds.is_given)) *ordered = access;
@@ -349,8 +350,7 @@ std::optional<Access> Planner::Best(const Nodes& conjuncts, bool is_whole) {
     std::erase_if(others, is_same);
     if (others.empty() || !Race(others, budget)) return ordered;
   }
-  if (candidates.size() == 1 && (candidates[0].is_sorted || (is_whole && wanted_.rows && !wanted_.order_column)))
-    return std::move(candidates[0]);
+  if (candidates.size() == 1 && candidates[0].is_sorted) return std::move(candidates[0]);
   const auto is_list = [](const Access& access) { return access.is_sorted && access.range.index != nullptr; };
   if (!candidates.empty() && std::all_of(candidates.begin(), candidates.end(), is_list)) return Intersect(candidates, 0);
   if (!candidates.empty()) {

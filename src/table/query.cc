@@ -60,94 +60,128 @@ StatusOr<std::vector<std::string>> Query::Keys() const HAKO_TRY {
 HAKO_OR_NO_MEMORY
 
 StatusOr<std::uint64_t> Query::Count() const HAKO_TRY {
-  if (!where_.node() && !HasLimit()) return core_->CountRows();
-  QueryRun run(*this);
+  if (limit_ == 0) return std::uint64_t{0};
+  // No order changes the number, except for what is behind After.
+  Query all = *this;
+  all.limit_.reset();
+  all.offset_ = 0;
+  if (!after_key_) all.order_by_.reset();
+  const auto within_limit = [this](std::uint64_t count) {
+    return std::min(count - std::min(count, offset_), limit_.value_or(~std::uint64_t{0}));
+  };
+  if (!where_.node() && !after_key_) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t count, core_->CountRows());
+    return within_limit(count);
+  }
+  QueryRun run(all);
   HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>()));
   const table::Access& access = run.plan().access;
-  if (run.plan().is_exact && access.kind == table::Access::Kind::kRange && access.range.index != nullptr && !HasLimit() &&
-      effort_ == nullptr)
-    return core_->store->CountRange(access.range.from, access.range.to);
   std::uint64_t count = 0;
-  HAKO_RETURN_IF_ERROR(run.Each([&count](std::string_view, const RowView&) {
+  if (run.plan().is_exact && access.kind == table::Access::Kind::kRange && access.range.index != nullptr && !after_key_ &&
+      effort_ == nullptr) {
+    HAKO_ASSIGN_OR_RETURN(count, core_->store->CountRange(access.range.from, access.range.to));
+    return within_limit(count);
+  }
+  HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view, const RowView&) {
     ++count;
-    return true;
+    return !limit_ || count < offset_ || count - offset_ < *limit_;
   }));
-  return count;
+  return within_limit(count);
 }
 HAKO_OR_NO_MEMORY
 
 StatusOr<Aggregates> Query::Aggregate(std::string_view column) const HAKO_TRY {
   QueryRun run(*this);
-  HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>{std::string(column)}));
-  Aggregates all;
-  HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view key, const RowView& row) {
-    all.Add(column.empty() ? Value(key) : row.Get(column));
-    return true;
-  }));
-  return all;
+  HAKO_ASSIGN_OR_RETURN(table::FiguresByGroup all, run.FindFigures(std::nullopt, {std::string(column)}));
+  return all.empty() ? Aggregates() : std::move(all.begin()->second[0]);
 }
 HAKO_OR_NO_MEMORY
 
 StatusOr<Query::Groups> Query::GroupBy(std::string_view column, std::string_view of) const HAKO_TRY {
   QueryRun run(*this);
-  HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>{std::string(column), std::string(of)}));
+  HAKO_ASSIGN_OR_RETURN(table::FiguresByGroup figures, run.FindFigures(std::string(column), {std::string(of)}));
   Groups groups;
-  std::uint64_t bytes = 0;
-  Status full;
-  HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view key, const RowView& row) {
-    const Value name = column.empty() ? Value(key) : row.Get(column);
-    auto [group, is_new] = groups.try_emplace(name);
-    if (is_new) bytes += (name.kind() == Value::Kind::kBytes ? name.bytes().size() : 0) + sizeof(*group) + 64;
-    if (!is_new && table::StandsFor(name, group->first.get())) {
-      Groups::node_type renamed = groups.extract(group);
-      renamed.key() = name;
-      group = groups.insert(std::move(renamed)).position;
-    }
-    group->second.Add(of.empty() ? Value(key) : row.Get(of));
-    if (bytes > core_->sort_bytes)
-      full = absl::ResourceExhaustedError(absl::StrCat("the groups of column '", ToAbsl(column), "' take more than ", core_->sort_bytes,
-                                                       " bytes (TableOptions::sort_bytes)"));
-    return full.ok();
-  }));
-  HAKO_RETURN_IF_ERROR(full);
+  for (auto& [group, all] : figures) groups.emplace_hint(groups.end(), group, std::move(all[0]));
   return groups;
 }
 HAKO_OR_NO_MEMORY
 
 namespace {
 
-// Makes one change of each row of a query.
-StatusOr<std::uint64_t> ChangeRows(table::TableCore& core, QueryRun& run, table::Change::Kind kind, std::span<const Cell> cells) {
-  std::vector<std::string> keys;
-  HAKO_RETURN_IF_ERROR(run.Each([&keys](std::string_view key, const RowView&) {
-    keys.emplace_back(key);
-    return keys.size() <= table::ChangeSet::kRecordsMax;
-  }));
+// Makes one change of each row of these keys, in one atomic step.
+StatusOr<std::uint64_t> ChangeKeys(table::TableCore& core, const table::Filter& filter, table::Change::Kind kind,
+                                   std::span<const std::string> keys, std::span<const Cell> cells) {
   if (keys.empty()) return std::uint64_t{0};
-  if (keys.size() > table::ChangeSet::kRecordsMax)
-    return absl::OutOfRangeError(
-        absl::StrCat("the query has more than ", table::ChangeSet::kRecordsMax, " rows, the limit of one step; give a limit"));
   std::vector<table::Change> changes;
-  for (const std::string& key : keys) changes.push_back({kind, key, cells, &run.filter()});
+  for (const std::string& key : keys) changes.push_back({kind, key, cells, &filter});
   std::uint64_t num_changed = 0;
   HAKO_RETURN_IF_ERROR(table::MakeChanges(core, changes, &num_changed));
   return num_changed;
 }
 
+// The same in several steps of `size` rows. A step that is too large for one, as its rows have many entries, is
+// halved, and so are those behind it. *total also counts the rows before an error.
+Status ChangeInBatches(table::TableCore& core, const table::Filter& filter, table::Change::Kind kind, std::span<const std::string> keys,
+                       std::span<const Cell> cells, std::size_t* size, std::uint64_t* total) {
+  while (!keys.empty()) {
+    const auto batch = keys.first(std::min(*size, keys.size()));
+    const StatusOr<std::uint64_t> changed = ChangeKeys(core, filter, kind, batch, cells);
+    if (absl::IsOutOfRange(changed.status()) && batch.size() > 1) {
+      *size = batch.size() / 2;
+      continue;
+    }
+    HAKO_RETURN_IF_ERROR(changed.status());
+    *total += *changed;
+    keys = keys.subspan(batch.size());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-StatusOr<std::uint64_t> Query::Update(std::span<const Cell> cells) const HAKO_TRY {
-  QueryRun run(*this);
-  HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>()));
-  return ChangeRows(*core_, run, table::Change::Kind::kUpdate, cells);
+StatusOr<std::uint64_t> Query::Change(table::ChangeKind kind, std::span<const Cell> cells) const {
+  static constexpr std::size_t kKeysMax = table::ChangeSet::kRecordsMax;  // of one step
+  static constexpr std::size_t kKeysAtOnce = std::size_t{1} << 17;        // that are read for batches
+  const auto find_keys = [](QueryRun& run) -> StatusOr<std::vector<std::string>> {
+    std::vector<std::string> keys;
+    HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>()));
+    HAKO_RETURN_IF_ERROR(run.Each([&keys](std::string_view key, const RowView&) {
+      keys.emplace_back(key);
+      return keys.size() <= kKeysMax;
+    }));
+    return keys;
+  };
+  if (batch_rows_ == 0) {
+    QueryRun run(*this);
+    HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> keys, find_keys(run));
+    if (keys.size() > kKeysMax)
+      return absl::OutOfRangeError(absl::StrCat("the query has more than ", kKeysMax,
+                                                " rows, the limit of one atomic step; give a limit, or change them in batches"));
+    return ChangeKeys(*core_, run.filter(), kind, keys, cells);
+  }
+  if (order_by_.value_or("") != "" || order_ != RowOrder::kAscending)
+    return absl::InvalidArgumentError("batches are in the order of the keys, not in another one");
+  Query page = *this;
+  page.OrderBy("");
+  std::uint64_t left = limit_.value_or(~std::uint64_t{0}), total = 0;
+  auto size = static_cast<std::size_t>(batch_rows_);
+  for (;;) {
+    page.Limit(std::min<std::uint64_t>(left, kKeysAtOnce), page.offset_);
+    QueryRun run(page);
+    HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> keys, find_keys(run));
+    if (const Status status = ChangeInBatches(*core_, run.filter(), kind, keys, cells, &size, &total); !status.ok())
+      return Status(status.code(), absl::StrCat("after ", total, total == 1 ? " row: " : " rows: ", status.message()));
+    left -= keys.size();
+    if (keys.size() < *page.limit_ || left == 0) return total;
+    page.offset_ = 0;
+    page.After(keys.back());
+  }
 }
+
+StatusOr<std::uint64_t> Query::Update(std::span<const Cell> cells) const HAKO_TRY { return Change(table::Change::Kind::kUpdate, cells); }
 HAKO_OR_NO_MEMORY
 
-StatusOr<std::uint64_t> Query::Remove() const HAKO_TRY {
-  QueryRun run(*this);
-  HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>()));
-  return ChangeRows(*core_, run, table::Change::Kind::kRemove, {});
-}
+StatusOr<std::uint64_t> Query::Remove() const HAKO_TRY { return Change(table::Change::Kind::kRemove, {}); }
 HAKO_OR_NO_MEMORY
 
 StatusOr<std::string> Query::Explain() const HAKO_TRY {
@@ -193,14 +227,5 @@ StatusOr<Query> Query::Difference(const Query& other) const HAKO_TRY {
   return Query(core_).Where(mine && !theirs);
 }
 HAKO_OR_NO_MEMORY
-
-Query TableDBM::Select(const Statement& statement) {
-  Query query = Select();
-  query.Where(statement.where);
-  if (statement.order_by) query.OrderBy(*statement.order_by, statement.order);
-  if (statement.limit) query.Limit(*statement.limit, statement.offset);
-  query.offset_ = statement.offset;
-  return query;
-}
 
 }  // namespace hako

@@ -35,7 +35,7 @@ Status QueryRun::SetOrder() {
   const StoredColumn* column = nullptr;
   wanted_.is_descending = query_.order_ == RowOrder::kDescending || query_.order_ == RowOrder::kNumericDescending;
   if (!query_.order_by_) {
-    if (query_.after_key_) wanted_.order_column = ColumnId::kKey;
+    if (query_.HasLimit()) wanted_.order_column = ColumnId::kKey;
   } else if (query_.order_by_->empty()) {
     wanted_.order_column = ColumnId::kKey;
   } else {
@@ -82,24 +82,28 @@ void QueryRun::ReleaseIndices() {
   held_.clear();
 }
 
-// Narrows an ordered range to what is behind After.
+// Narrows a range in the order that is wanted to its part behind After. Each tests every row against After,
+// so a range may be left as it is.
 void QueryRun::BeginBehind() {
-  if (!after_ || !plan_.is_ordered || plan_.access.kind != Access::Kind::kRange) return;
+  if (!after_ || plan_.access.kind != Access::Kind::kRange) return;
   RecordRange& range = plan_.access.range;
+  const bool is_rows = range.index == nullptr && wanted_.order_column == ColumnId::kKey;
+  if (!is_rows && !plan_.access.gives_order) return;
   std::string position;
-  if (range.index == nullptr) {
+  bool has_key = true;  // whether the position is that of one row; otherwise the entry there may be behind After, too
+  if (is_rows) {
     position = RowKey(after_->key);
   } else if (wanted_.order_column == ColumnId::kKey) {
     position = range.from.substr(0, range.key_at) + after_->key;
   } else {
-    if (!plan_.access.gives_order) return;
-    const bool has_key = !range.index->is_unique() || after_->order[0] == kNullPart;
+    has_key = !plan_.access.is_unique || after_->order[0] == kNullPart;
     position = range.from.substr(0, plan_.access.order_at) + after_->order + (has_key ? after_->key : std::string());
   }
+  if (has_key != wanted_.is_descending) position.push_back('\0');  // the first key behind the position
   if (wanted_.is_descending) {
     if (range.to.empty() || position < range.to) range.to = std::move(position);
   } else {
-    range.from = std::max(range.from, position.append(1, '\0'));
+    range.from = std::max(range.from, std::move(position));
   }
 }
 
@@ -261,6 +265,34 @@ Status QueryRun::ShowSorted(std::span<const Item> items, ShowRef show, bool* goe
     HAKO_RETURN_IF_ERROR(FetchRows(keys, orders, show, goes_on));
   }
   return absl::OkStatus();
+}
+
+StatusOr<FiguresByGroup> QueryRun::FindFigures(const std::optional<std::string>& group_by, const std::vector<std::string>& columns) {
+  std::vector<std::string> needed = columns;
+  if (group_by) needed.push_back(*group_by);
+  HAKO_RETURN_IF_ERROR(Prepare(needed));
+  FiguresByGroup groups;
+  std::uint64_t bytes = 0;
+  Status full;
+  HAKO_RETURN_IF_ERROR(Each([&](std::string_view key, const RowView& row) {
+    const auto value_of = [&](const std::string& column) { return column.empty() ? Value(key) : row.Get(column); };
+    const Value name = group_by ? value_of(*group_by) : Value();
+    auto [group, is_new] = groups.try_emplace(name, columns.size());
+    if (is_new) {
+      bytes += (name.kind() == Value::Kind::kBytes ? name.bytes().size() : 0) + sizeof(*group) + columns.size() * sizeof(Aggregates) + 64;
+    } else if (StandsFor(name, group->first.get())) {
+      FiguresByGroup::node_type renamed = groups.extract(group);
+      renamed.key() = name;
+      group = groups.insert(std::move(renamed)).position;
+    }
+    for (std::size_t i = 0; i < columns.size(); ++i) group->second[i].Add(value_of(columns[i]));
+    if (bytes > core_.sort_bytes)
+      full = absl::ResourceExhaustedError(absl::StrCat("the groups of column '", group_by.value_or(""), "' take more than ",
+                                                       core_.sort_bytes, " bytes (TableOptions::sort_bytes)"));
+    return full.ok();
+  }));
+  HAKO_RETURN_IF_ERROR(full);
+  return groups;
 }
 
 }  // namespace hako::table

@@ -42,7 +42,8 @@ class Parser {
       Fail("'select', 'update' or 'delete'");
     }
     if (TakeWord("where")) statement.where = ParseOr();
-    if (statement.kind == Statement::Kind::kSelect) ParseEnd(&statement);
+    ParseEnd(&statement);
+    statement.mentions = std::move(mentions_);
     return Finish(std::move(statement));
   }
   StatusOr<Condition> ParseConditionAlone() {
@@ -144,6 +145,7 @@ class Parser {
     if (!is_word && token_.kind != Token::Kind::kQuotedWord) Fail("a column");
     if (token_.kind == Token::Kind::kQuotedWord && token_.text.empty()) Fail("the name of a column");
     std::string name = is_key ? std::string() : token_.text;
+    mentions_.push_back({name, token_.position});
     if (status_.ok()) Advance();
     return name;
   }
@@ -152,6 +154,7 @@ class Parser {
     const bool may_be_cast = IsWord("numeric");
     const std::string name = TakeColumn();
     if (!may_be_cast || !TakeSign("(")) return name.empty() ? Key() : Column(name);
+    mentions_.pop_back();
     const std::string cast = TakeColumn();
     Expect(")");
     return (cast.empty() ? Key() : Column(cast)).Numeric();
@@ -287,46 +290,79 @@ class Parser {
     return {};
   }
 
+  // A column, or a function if it has parentheses.
+  std::string TakeColumnOr(std::optional<Statement::Aggregate>* function) {
+    const Token first = token_;
+    const std::string name = TakeColumn();
+    if (first.kind != Token::Kind::kWord || !TakeSign("(")) return name;
+    mentions_.pop_back();
+    static constexpr std::array<std::string_view, 4> kFunctions = {"count", "sum", "min", "max"};
+    const std::string word = absl::AsciiStrToLower(first.text);
+    if (std::find(kFunctions.begin(), kFunctions.end(), word) == kFunctions.end())
+      FailAt(first.position, "the functions are count, sum, min and max");
+    const bool is_all = word == "count" && TakeSign("*");
+    *function = {word, is_all ? std::string() : TakeColumn(), is_all};
+    Expect(")");
+    return {};
+  }
   void ParseSelection(Statement* statement) {
     if (TakeSign("*")) return;
     do {
-      const Token first = token_;
-      const std::string name = TakeColumn();
-      if (first.kind != Token::Kind::kWord || !TakeSign("(")) {
+      const std::size_t position = token_.position;
+      std::optional<Statement::Aggregate> function;
+      const std::string name = TakeColumnOr(&function);
+      if (function) {
+        statement->aggregates.push_back(*std::move(function));
+      } else {
         statement->columns.push_back(name);
-        continue;
+        column_positions_.push_back(position);
       }
-      static constexpr std::array<std::string_view, 4> kFunctions = {"count", "sum", "min", "max"};
-      const std::string function = absl::AsciiStrToLower(first.text);
-      if (std::find(kFunctions.begin(), kFunctions.end(), function) == kFunctions.end())
-        FailAt(first.position, "the functions are count, sum, min and max");
-      const bool is_all = function == "count" && TakeSign("*");
-      statement->aggregates.push_back({function, is_all ? std::string() : TakeColumn(), is_all});
-      Expect(")");
     } while (TakeSign(","));
-    if (!statement->aggregates.empty() && statement->columns.size() > 1) Fail("one column beside functions, which is grouped by");
   }
   void ParseAssignment(Statement* statement) {
     const std::string name = TakeColumn();
+    mentions_.pop_back();  // it may be new
     if (name.empty()) Fail("a column other than the key");
     Expect("=");
     statement->assignments.push_back({name, TakeLiteral(true)});
   }
+  // What follows the condition.
   void ParseEnd(Statement* statement) {
-    if (TakeWord("group")) {
+    const bool is_select = statement->kind == Statement::Kind::kSelect;
+    const std::size_t position = token_.position;
+    if (is_select && TakeWord("group")) {
       if (!TakeWord("by")) Fail("'by'");
       statement->group_by = TakeColumn();
+      if (statement->aggregates.empty()) FailAt(position, "group by needs a function: count(*), sum(x), min(x) or max(x)");
     }
-    if (TakeWord("order")) {
-      if (!TakeWord("by")) Fail("'by'");
-      statement->order_by = TakeColumn();
-      const bool descends = TakeWord("desc") || (TakeWord("asc") && false);
-      const bool is_numeric = TakeWord("numeric");
-      statement->order = is_numeric ? (descends ? RowOrder::kNumericDescending : RowOrder::kNumericAscending)
-                                    : (descends ? RowOrder::kDescending : RowOrder::kAscending);
+    for (std::size_t i = 0; i < statement->columns.size() && !statement->aggregates.empty(); ++i) {
+      if (statement->columns[i] != statement->group_by)
+        FailAt(column_positions_[i], "a column beside functions must be the one of `group by`");
     }
+    if (TakeWord("order")) ParseOrder(statement);
     if (TakeWord("limit")) statement->limit = TakeCount();
     if (TakeWord("offset")) statement->offset = TakeCount();
+    if (is_select || !TakeWord("in")) return;
+    if (!TakeWord("batches")) Fail("'batches'");
+    if (statement->order_by) FailAt(position, "batches are in the order of the keys, not in another one");
+    statement->in_batches = true;
+  }
+  void ParseOrder(Statement* statement) {
+    if (!TakeWord("by")) Fail("'by'");
+    const std::size_t position = token_.position;
+    std::string name = TakeColumnOr(&statement->order_by_function);
+    const bool is_figures = !statement->aggregates.empty();
+    if (is_figures && !statement->group_by) FailAt(position, "functions without `group by` show one row, which has no order");
+    if (is_figures && !statement->order_by_function && name != statement->group_by)
+      FailAt(position, "groups are ordered by the column of `group by` or by a function");
+    if (!is_figures && statement->order_by_function) FailAt(position, "only groups are ordered by a function");
+    if (!statement->order_by_function) statement->order_by = std::move(name);
+    const bool descends = TakeWord("desc") || (TakeWord("asc") && false);
+    const std::size_t cast = token_.position;
+    const bool is_numeric = TakeWord("numeric");
+    if (is_numeric && is_figures) FailAt(cast, "groups are ordered by their values, not by the numbers of texts");
+    statement->order = is_numeric ? (descends ? RowOrder::kNumericDescending : RowOrder::kNumericAscending)
+                                  : (descends ? RowOrder::kDescending : RowOrder::kAscending);
   }
 
   static constexpr int kDepthMax = 100;
@@ -337,6 +373,8 @@ class Parser {
   Token token_;
   Status status_;
   int depth_ = 0;
+  std::vector<Statement::Mention> mentions_;
+  std::vector<std::size_t> column_positions_;  // of the columns of a select
 };
 
 }  // namespace

@@ -318,14 +318,19 @@ Status TableDBM::DropIndex(std::string_view name) HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-Status TableDBM::Clear() HAKO_TRY {
+Status TableDBM::Clear() { return RemoveAll().status(); }
+
+StatusOr<std::uint64_t> TableDBM::RemoveAll() HAKO_TRY {
   const sync::MutexLock lock(core_->catalogue.mutex());
   HAKO_RETURN_IF_ERROR(core_->CountRows().status());
-  return core_->gate.RunExclusive([&]() -> Status {
+  std::int64_t count = 0;
+  HAKO_RETURN_IF_ERROR(core_->gate.RunExclusive([&]() -> Status {
     HAKO_RETURN_IF_ERROR(core_->store->RemoveTogether({table::kRowSpace}, {table::kEntrySpace + 1}));
+    count = core_->rows_at_open + core_->gate.num_rows();
     core_->rows_at_open = -core_->gate.num_rows();
     return absl::OkStatus();
-  });
+  }));
+  return static_cast<std::uint64_t>(count);
 }
 HAKO_OR_NO_MEMORY
 

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -12,72 +11,26 @@
 namespace hako::tool {
 namespace {
 
-using Row = RowPrinter::Row;
-
-// The name of a column in results; that of the primary key is empty.
-std::string ShownName(const std::string& column) { return column.empty() ? std::string(kKeyName) : column; }
-
-// A row a group, or one row of all.
-int ShowFigures(const DatabaseOptions& database, const Statement& statement, const Query& query, RowStyle style, Output& output) {
-  const std::string group = ShownName(statement.group_by.value_or(""));
-  std::map<OwnedValue, Row> rows;  // by group
-  std::vector<std::string> columns;
-  if (statement.group_by) columns.push_back(group);
-  for (const Statement::Aggregate& aggregate : statement.aggregates) {
-    columns.push_back(LabelOf(aggregate));
-    Query::Groups figures;
-    if (statement.group_by) {
-      auto groups = query.GroupBy(*statement.group_by, aggregate.column);
-      if (!groups.ok()) return FailTable(database, groups.status());
-      figures = *std::move(groups);
-    } else {
-      auto all = query.Aggregate(aggregate.column);
-      if (!all.ok()) return FailTable(database, all.status());
-      figures[Value()] = *std::move(all);
-    }
-    for (const auto& [name, all] : figures) {
-      Row& row = rows[name];
-      if (row.empty() && statement.group_by) row.emplace_back(group, name);
-      row.emplace_back(columns.back(), FigureOf(aggregate, all));
-    }
-  }
-  RowPrinter printer(style, columns, output);
-  for (auto& [name, row] : rows) printer.Add(std::move(row));
-  printer.Finish();
-  return Finish(output, kExitDone);
-}
-
-int Select(const DatabaseOptions& database, TableDBM& table, const Statement& statement, Query query, RowStyle style) {
+int Select(const DatabaseOptions& database, TableDBM& table, const Statement& statement, RowStyle style) {
   Output output(STDOUT_FILENO);
-  if (!statement.aggregates.empty()) return ShowFigures(database, statement, query, style, output);
-  if (statement.group_by) return FailUsage("table query", "group by needs a function: count(*), sum(x), min(x) or max(x)");
-  std::vector<std::string> columns;
-  if (!statement.columns.empty()) {
-    std::vector<std::string> names = statement.columns;
-    for (const std::string& name : names) columns.push_back(ShownName(name));
-    std::erase(names, "");
-    if (!names.empty()) query.Columns(std::move(names));
-  } else {
+  std::vector<std::string> columns = ResultNames(statement);
+  if (columns.empty()) {  // `select *`
     columns.emplace_back(kKeyName);
     if (style == RowStyle::kCsv) {
       for (const ColumnInfo& column : table.Columns()) columns.push_back(column.name);
     }
   }
   RowPrinter printer(style, columns, output);
-  const Status status = query.Each([&](std::string_view key, const RowView& view) {
-    Row row;
-    if (statement.columns.empty()) {
-      row.emplace_back(kKeyName, OwnedValue(Value(key)));
-      for (std::size_t i = 0; i < view.size(); ++i) row.emplace_back(view.name(i), OwnedValue(view.value(i)));
-    }
-    for (std::size_t i = 0; i < statement.columns.size(); ++i)
-      row.emplace_back(columns[i], OwnedValue(statement.columns[i].empty() ? Value(key) : view.Get(statement.columns[i])));
+  const StatusOr<std::uint64_t> shown = table.Run(statement, [&](const ResultRow& result) {
+    RowPrinter::Row row;
+    for (const Cell& cell : result.cells) row.emplace_back(cell.column, OwnedValue(cell.value));
     printer.Add(std::move(row));
     return output.ok();
   });
+  if (absl::IsInvalidArgument(shown.status())) return FailTable(database, shown.status());  // it has shown nothing
   printer.Finish();
   const int code = Finish(output, kExitDone);
-  return status.ok() ? code : FailTable(database, status);
+  return shown.ok() ? code : FailTable(database, shown.status());
 }
 
 }  // namespace
@@ -116,11 +69,8 @@ int Finish(Output& output, int code) {
 }
 
 int RunStatement(const DatabaseOptions& database, TableDBM& table, const Statement& statement, RowStyle style) {
-  const Query query = table.Select(statement);
-  if (statement.kind == Statement::Kind::kSelect) return Select(database, table, statement, query, style);
-  std::vector<Cell> cells;
-  for (const Statement::Assignment& one : statement.assignments) cells.push_back({one.column, one.value.get()});
-  const auto changed = statement.kind == Statement::Kind::kUpdate ? query.Update(cells) : query.Remove();
+  if (statement.kind == Statement::Kind::kSelect) return Select(database, table, statement, style);
+  const StatusOr<std::uint64_t> changed = table.Run(statement, [](const ResultRow&) { return true; });
   if (!changed.ok()) return FailTable(database, changed.status());
   Output output(STDOUT_FILENO);
   absl::StrAppend(output.buffer(), *changed, *changed == 1 ? " row\n" : " rows\n");
@@ -128,7 +78,8 @@ int RunStatement(const DatabaseOptions& database, TableDBM& table, const Stateme
 }
 
 int ExplainStatement(const DatabaseOptions& database, TableDBM& table, const Statement& statement) {
-  const StatusOr<std::string> plan = table.Select(statement).Explain();
+  const StatusOr<Query> query = table.Select(statement);
+  const StatusOr<std::string> plan = query.ok() ? query->Explain() : query.status();
   if (!plan.ok()) return FailTable(database, plan.status());
   Output output(STDOUT_FILENO);
   output.buffer()->append(*plan);

@@ -149,18 +149,24 @@ TEST_F(ServedTableTest, RunsStatements) {
   EXPECT_EQ(Ask(client, {"query", "select count(*)"}), "*1\r\n*2\r\n" + Bulk("count(*)") + ":10\r\n");
   EXPECT_EQ(Ask(client, {"query", "select MIN(key), count(key)"}),
             "*1\r\n*4\r\n" + Bulk("min(key)") + Bulk("r0") + Bulk("count(key)") + ":10\r\n");
-  EXPECT_EQ(Ask(client, {"query", "select count(*) where n = 3 group by none"}),
-            "*1\r\n*4\r\n" + Bulk("none") + "$-1\r\n" + Bulk("count(*)") + ":1\r\n");
+  EXPECT_EQ(Ask(client, {"query", "select count(*) where n = 3 group by s"}),
+            "*1\r\n*4\r\n" + Bulk("s") + Bulk("odd") + Bulk("count(*)") + ":1\r\n");
   EXPECT_EQ(Ask(client, {"query", "update set s = 'big' where n > 7"}), ":2\r\n");
   EXPECT_EQ(Ask(client, {"query", "delete where n = 0"}), ":1\r\n");
   client.Run({"hello", "3"});
-  EXPECT_EQ(Ask(client, {"query", "select count(*), max(n), sum(none) group by s"}),
-            "*3\r\n%4\r\n" + Bulk("s") + Bulk("big") + Bulk("count(*)") + ":2\r\n" + Bulk("max(n)") + ":9\r\n" + Bulk("sum(none)") +
-                ":0\r\n" + "%4\r\n" + Bulk("s") + Bulk("even") + Bulk("count(*)") + ":3\r\n" + Bulk("max(n)") + ":6\r\n" +
-                Bulk("sum(none)") + ":0\r\n" + "%4\r\n" + Bulk("s") + Bulk("odd") + Bulk("count(*)") + ":4\r\n" + Bulk("max(n)") +
-                ":7\r\n" + Bulk("sum(none)") + ":0\r\n");
+  EXPECT_EQ(Ask(client, {"query", "select count(*), max(n), sum(s) group by s"}),
+            "*3\r\n%4\r\n" + Bulk("s") + Bulk("big") + Bulk("count(*)") + ":2\r\n" + Bulk("max(n)") + ":9\r\n" + Bulk("sum(s)") + ":0\r\n" +
+                "%4\r\n" + Bulk("s") + Bulk("even") + Bulk("count(*)") + ":3\r\n" + Bulk("max(n)") + ":6\r\n" + Bulk("sum(s)") + ":0\r\n" +
+                "%4\r\n" + Bulk("s") + Bulk("odd") + Bulk("count(*)") + ":4\r\n" + Bulk("max(n)") + ":7\r\n" + Bulk("sum(s)") + ":0\r\n");
+  EXPECT_EQ(Ask(client, {"query", "select s, count(*) group by s order by count(*) desc limit 1"}),
+            "*1\r\n%2\r\n" + Bulk("s") + Bulk("odd") + Bulk("count(*)") + ":4\r\n");
+  EXPECT_EQ(Ask(client, {"query", "select count(*) limit 3"}), "*1\r\n%1\r\n" + Bulk("count(*)") + ":9\r\n");
   EXPECT_EQ(Ask(client, {"query", "select n limit 1"}), "*1\r\n%1\r\n" + Bulk("n") + ":1\r\n");
   EXPECT_THAT(Ask(client, {"explain", "select * where n = 3"}), StartsWith("=59\r\ntxt:all rows\nrows are read of 9 rows\n"));
+  EXPECT_EQ(Ask(client, {"query", "update set s = 'few' order by n limit 2"}), ":2\r\n");
+  EXPECT_EQ(Ask(client, {"query", "delete where s = 'few' in batches"}), ":2\r\n");
+  EXPECT_EQ(Ask(client, {"query", "delete"}), ":7\r\n");
+  EXPECT_EQ(Ask(client, {"count"}), ":0\r\n");
 }
 
 TEST_F(ServedTableTest, PagesShowEachRowOnce) {
@@ -171,6 +177,7 @@ TEST_F(ServedTableTest, PagesShowEachRowOnce) {
   const std::vector<std::string> up = {"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9"};
   EXPECT_EQ(KeysOfPages(client, "select key", "3", &pages), up);
   EXPECT_EQ(pages, 4);
+  EXPECT_EQ(Ask(client, {"column", "set", "b", "bool"}), "+OK\r\n");
   for (const bool has_index : {false, true}) {
     if (has_index) {
       EXPECT_EQ(Ask(client, {"index", "create", "", "on", "s", "ordered"}), "+OK\r\n");
@@ -180,9 +187,8 @@ TEST_F(ServedTableTest, PagesShowEachRowOnce) {
     EXPECT_EQ(pages, 3);
     EXPECT_EQ(KeysOfPages(client, "select key where n > 2 order by s desc", "100", &pages),
               (std::vector<std::string>{"r9", "r7", "r5", "r3", "r8", "r6", "r4"}));
-    EXPECT_EQ(KeysOfPages(client, "select key order by absent", "4", &pages), up);
+    EXPECT_EQ(KeysOfPages(client, "select key order by b", "4", &pages), up);
   }
-  EXPECT_EQ(Ask(client, {"column", "set", "b", "bool"}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"query", "update set b = true, c = true where s = 'odd'"}), ":5\r\n");
   EXPECT_EQ(Ask(client, {"query", "update set b = false, c = false where s = 'even'"}), ":5\r\n");
   for (const char* const order : {"b", "c", "c numeric"})
@@ -233,7 +239,10 @@ TEST_F(ServedTableTest, RefusesBadInputInOneLine) {
       {{"query", "select * where n >"}, "-ERR position 19: expected "},
       {{"query", "select * where\r\nn ~ 1"}, "-ERR position 19: "},
       {{"query", "select", "limit", "1"}, "-ERR syntax error\r\n"},
-      {{"query", "select * group by n"}, "-ERR group by needs a function"},
+      {{"query", "select * group by n"}, "-ERR position 10: group by needs a function"},
+      {{"query", "select nn where s = 'odd'"}, "-ERR position 8: no row has had a column 'nn'; did you mean 'n'?\r\n"},
+      {{"query", "select count(*)", "count", "3"}, "-ERR functions have no pages\r\n"},
+      {{"query", "delete where n = 99", "count", "3"}, "-ERR an update or a delete has no pages\r\n"},
       {{"query_ro", "delete"}, "-ERR QUERY_RO takes a select only\r\n"},
       {{"query_ro", "delete where s = '" + std::string(2000, 'x') + "'"}, "-ERR QUERY_RO takes a select only\r\n"},
       {{"query", "select * where s matches '('"}, "-ERR "},

@@ -26,7 +26,7 @@ class FiguresTest : public testing::Test {
   std::string Figure(const std::string& function) {
     const auto statement = ParseStatement("select " + function + "(q)");
     EXPECT_THAT(statement, IsOk());
-    const auto all = table_->Select(*statement).Aggregate("q");
+    const auto all = table_->Select(*statement)->Aggregate("q");
     EXPECT_THAT(all, IsOk());
     const OwnedValue figure = FigureOf(statement->aggregates[0], *all);
     static constexpr const char* kKinds[] = {"null", "text ", "int ", "double ", "bool "};

@@ -48,11 +48,18 @@ TEST_F(TableCommandTest, PutsGetsAndQueriesRows) {
   EXPECT_EQ(RunTool({"table", "query", path_, "select age, email where key = 'bob'", "--csv"}).out, "age,email\n20,b@x\n");
   EXPECT_EQ(RunTool({"table", "query", path_, "select count(*), sum(age), max(email)"}).out,
             "{\"count(*)\":2,\"sum(age)\":56,\"max(email)\":\"b@x\"}\n");
-  EXPECT_EQ(RunTool({"table", "query", path_, "select max(key), count(key) group by none"}).out,
-            "{\"none\":null,\"max(key)\":\"bob\",\"count(key)\":2}\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select max(key), count(key) where city is null group by city limit 1"}).out,
+            "{\"city\":null,\"max(key)\":\"bob\",\"count(key)\":2}\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "select age, count(*) group by age order by count(*) desc limit 1", "--csv"}).out,
+            "age,count(*)\n36,1\n");
+  const ToolResult misspelt = RunTool({"table", "query", path_, "select * where agee > 3"});
+  EXPECT_EQ(misspelt.exit_code, 2);
+  EXPECT_THAT(misspelt.err, HasSubstr("position 16: no row has had a column 'agee'; did you mean 'age'?"));
+  EXPECT_EQ(RunTool({"table", "explain", path_, "select * where agee > 3"}).exit_code, 2);
   EXPECT_EQ(RunTool({"table", "query", path_, "update set age = 21 where key = 'bob'"}).out, "1 row\n");
   EXPECT_EQ(RunTool({"table", "query", path_, "delete where age < 30"}).out, "1 row\n");
   EXPECT_EQ(RunTool({"table", "query", path_, "select count(*) group by age"}).out, "{\"age\":36,\"count(*)\":1}\n");
+  EXPECT_EQ(RunTool({"table", "query", path_, "update set age = 37 limit 10 in batches"}).out, "1 row\n");
   const ToolResult malformed = RunTool({"table", "query", path_, "select where age >"});
   EXPECT_EQ(malformed.exit_code, 2);
   EXPECT_THAT(malformed.err, HasSubstr("position 8"));

@@ -54,6 +54,7 @@ struct Access {
   bool is_disjoint = false;                                   // kUnion
   bool is_sorted = false;                                     // by key
   bool is_single = false;                                     // one row at most
+  bool is_unique = false;                                     // an entry has its row's key only beside a null
   bool gives_order = false;                                   // the order that is wanted, after the first
   std::size_t order_at = 0;                                   // bytes of each entry
   // Conjuncts, by bit, that a row meets if and only if it is in here.

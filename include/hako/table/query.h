@@ -3,9 +3,12 @@
 //   table.Select().Where(Column("age") >= 20).And(Column("city") == "Rome").OrderBy("name").Limit(10, 20)
 //
 // Nothing is read until Each, Keys, Count, Aggregate, GroupBy, Update, Remove or Explain is called; a
-// query may be run many times. Without OrderBy the order is that of the keys or of the index that the
-// plan takes. With it, rows are in the order of values (table/value.h) of the column, of which null is the
-// first, and rows of equal values in the order of their keys, in the same direction.
+// query may be run many times.
+//
+// The order: with OrderBy, rows are in the order of values (table/value.h) of the column, of which null is the
+// first, and rows of equal values in the order of their keys, in the same direction. Without OrderBy, a query
+// with Limit or After is in the order of the keys, so that its pages are parts of one sequence, and any set of
+// indices shows the same rows; another query shows its rows in no order that may be relied on.
 //
 // Results stream: memory does not grow with their number, except where a query must sort (OrderBy
 // without an index that serves it, and then only Limit rows are kept, if there is one) or group; that
@@ -22,6 +25,7 @@
 // Threads: one thread a query. Visitors may read the table, but not change it or drop an index.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -44,6 +48,7 @@ namespace hako {
 namespace table {
 struct TableCore;
 class QueryRun;
+enum class ChangeKind : std::uint8_t;
 }  // namespace table
 
 // Figures over the rows of a query that have a column.
@@ -93,8 +98,7 @@ class Query {
   }
   // Only rows behind this one in the order, for pages: the last key of the page before, and in an
   // order by a column also that row's value, null if it has none. Rows that have come or gone meanwhile make
-  // no other row appear twice or be left out. Without OrderBy the order is that of the keys then. Fewer
-  // rows than the limit are shown only by the last page.
+  // no other row appear twice or be left out. Fewer rows than the limit are shown only by the last page.
   Query& After(std::string_view key, const Value& value = Value()) {
     after_key_ = std::string(key);
     after_value_ = value;
@@ -107,6 +111,13 @@ class Query {
     return *this;
   }
 
+  // Has Update and Remove change the rows in one atomic step after another, of this many rows or of fewer
+  // where those have many entries, in the order of the keys (InvalidArgument with another order). If a step
+  // fails, or the process dies, the steps before it remain; the error tells how many rows they have changed.
+  Query& InBatches(std::uint64_t rows = 10'000) {
+    batch_rows_ = std::max<std::uint64_t>(rows, 1);
+    return *this;
+  }
   // Bounds the runs of this query and its copies: see QueryEffort, which must outlive them.
   Query& Within(QueryEffort* effort) {
     effort_ = effort;
@@ -124,16 +135,17 @@ class Query {
   Status Each(Visit visit) const;
   // The keys in order.
   StatusOr<std::vector<std::string>> Keys() const;
-  // The number of rows, after limit and offset.
+  // The number of rows, and figures over them, after limit and offset: those of a statement are of all rows,
+  // and its limit is about the rows of figures (table/statement_run.h). A column that no row has is null.
   StatusOr<std::uint64_t> Count() const;
   StatusOr<Aggregates> Aggregate(std::string_view column) const;
   // By the value of a column: a group of all equal values. The first group, null, has the rows without it.
   // `of`: the column of the figures.
   using Groups = std::map<OwnedValue, Aggregates>;
   StatusOr<Groups> GroupBy(std::string_view column, std::string_view of = {}) const;
-  // Updates or removes the rows in one atomic step; returns their number. OutOfRange if they take more
-  // records than one batch (dbm/write_batch.h). A row that another thread changes meanwhile is changed
-  // only if it still meets the condition.
+  // Updates or removes the rows in one atomic step, or in batches; returns their number. OutOfRange if one
+  // step would take more than 1,048,576 rows and entries of indices, or 256 MiB: give a limit, or change them
+  // InBatches. A row that another thread changes meanwhile is changed only if it still meets the condition.
   StatusOr<std::uint64_t> Update(std::span<const Cell> cells) const;
   StatusOr<std::uint64_t> Update(std::initializer_list<Cell> cells) const { return Update(std::span(cells.begin(), cells.size())); }
   StatusOr<std::uint64_t> Remove() const;
@@ -146,6 +158,7 @@ class Query {
   friend class table::QueryRun;
   bool HasLimit() const { return limit_ || offset_ != 0 || after_key_; }
   StatusOr<Condition> AsCondition() const;
+  StatusOr<std::uint64_t> Change(table::ChangeKind kind, std::span<const Cell> cells) const;
 
   table::TableCore* core_;
   Condition where_;
@@ -153,6 +166,7 @@ class Query {
   RowOrder order_ = RowOrder::kAscending;
   std::optional<std::uint64_t> limit_;
   std::uint64_t offset_ = 0;
+  std::uint64_t batch_rows_ = 0;  // 0: all in one step
   std::optional<std::string> after_key_;
   OwnedValue after_value_;
   std::optional<std::vector<std::string>> columns_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,9 @@
 
 namespace hako::table {
 
+// Figures of some columns, by the value of a group.
+using FiguresByGroup = std::map<OwnedValue, std::vector<Aggregates>>;
+
 class QueryRun {
  public:
   explicit QueryRun(const Query& query) : query_(query), core_(*query.core_) {}
@@ -22,6 +26,9 @@ class QueryRun {
   // Plans it; `columns`: those that are needed beside the query's own; nullopt: as the query says.
   Status Prepare(const std::optional<std::vector<std::string>>& columns, bool explains = false);
   Status Each(Query::Visit visit);
+  // Plans and runs it. By the value of the column `group_by`, of which an empty name is the primary key;
+  // nullopt: all rows are one group, null, which exists if a row does.
+  StatusOr<FiguresByGroup> FindFigures(const std::optional<std::string>& group_by, const std::vector<std::string>& columns);
 
   const Plan& plan() const { return plan_; }
   const Wanted& wanted() const { return wanted_; }

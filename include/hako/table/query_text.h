@@ -2,11 +2,21 @@
 //
 //   select name, age where age >= 20 and city = 'Rome' order by age desc limit 10 offset 20
 //   select count(*), sum(age), min(age), max(age) where text search 'tree "page cache"' group by city
+//   select city, count(*) group by city order by count(*) desc limit 3
 //   update set city = 'Roma', age = null where city = 'Rome'
-//   delete where key between 'a' and 'b' or not name begins 'A'
+//   delete where key between 'a' and 'b' or not name begins 'A' in batches
 //
 // A function is named in results as it is written: "count(*)", "min(key)". Rows that lack the column of
-// `group by` are a group by themselves, whose name is null.
+// `group by` are a group by themselves, whose name is null. `order by`, `limit` and `offset` are about the
+// rows of the result. Groups are ordered by their column or by a function; beside functions no other column
+// may be named.
+//
+// An update or a delete is one atomic step, which takes at most 1,048,576 rows and entries of indices. Larger
+// ones are made in parts, by `limit`, or by `in batches` at the end (Query::InBatches). A delete without a
+// condition and limit removes all rows in one step of any size.
+//
+// A column that no row of the table has had, and no schema names, is an error where a statement reads it, if
+// the table has any column. An update may set a new one.
 //
 // A condition is made of comparisons, `and`, `or`, `not` and parentheses. The comparisons:
 //   = != <> < <= > >=  between A and B  in (A, B ...)  is null  is not null
@@ -52,22 +62,30 @@ struct Statement {
     std::string column;    // empty: the primary key
     bool of_rows = false;  // count(*); the column is empty then
   };
+  // A column that the statement reads, for errors.
+  struct Mention {
+    std::string column;    // empty: the primary key
+    std::size_t position;  // in the text, from 0
+  };
   // A cell that an update sets.
   struct Assignment {
     std::string column;  // its name
     OwnedValue value;    // null removes it
   };
 
-  Kind kind = Kind::kSelect;                 // the verb
-  std::vector<std::string> columns = {};     // to show; empty: all
-  std::vector<Aggregate> aggregates = {};    // of a select
-  std::vector<Assignment> assignments = {};  // of an update
-  Condition where = {};                      // which rows
-  std::optional<std::string> group_by = {};  // the column of the groups
-  std::optional<std::string> order_by = {};  // the column of the order; empty string: the primary key
-  RowOrder order = RowOrder::kAscending;     // how it orders
-  std::optional<std::uint64_t> limit = {};   // rows at most
-  std::uint64_t offset = 0;                  // rows left out before
+  Kind kind = Kind::kSelect;                        // the verb
+  std::vector<std::string> columns = {};            // to show; empty: all
+  std::vector<Aggregate> aggregates = {};           // of a select
+  std::vector<Assignment> assignments = {};         // of an update
+  Condition where = {};                             // which rows
+  std::optional<std::string> group_by = {};         // the column of the groups
+  std::optional<std::string> order_by = {};         // the column of the order; empty string: the primary key
+  std::optional<Aggregate> order_by_function = {};  // the function by which groups are ordered
+  RowOrder order = RowOrder::kAscending;            // how it orders
+  std::optional<std::uint64_t> limit = {};          // rows at most
+  std::uint64_t offset = 0;                         // rows left out before
+  bool in_batches = false;                          // of an update or delete: see Query::InBatches
+  std::vector<Mention> mentions = {};               // the columns that it reads, in the order of the text
 };
 
 // The statement or condition that a text is.

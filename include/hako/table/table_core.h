@@ -81,9 +81,11 @@ class PooledCursor {
   std::unique_ptr<StoreCursor> cursor_;
 };
 
+enum class ChangeKind : std::uint8_t { kPut, kPutKeep, kUpdate, kAppend, kRemove };
+
 // A change of one row.
 struct Change {
-  enum class Kind : std::uint8_t { kPut, kPutKeep, kUpdate, kAppend, kRemove };
+  using Kind = ChangeKind;
   Kind kind;
   std::string_view key;
   std::span<const Cell> cells;

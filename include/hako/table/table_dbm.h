@@ -45,6 +45,7 @@
 #include "hako/table/query.h"
 #include "hako/table/row.h"
 #include "hako/table/schema.h"
+#include "hako/table/statement_run.h"
 #include "hako/table/value.h"
 
 namespace hako {
@@ -156,8 +157,13 @@ class TableDBM {
 
   // A query of all rows: see table/query.h. The table must outlive it.
   Query Select() { return Query(core_.get()); }
-  // The query of a statement (table/query_text.h), without its columns and functions.
-  Query Select(const Statement& statement);
+  // The query of a statement (table/query_text.h): its condition and, except beside functions, its order and
+  // limits. InvalidArgument, which names the position, if it reads a column that no row has had.
+  StatusOr<Query> Select(const Statement& statement);
+  // Runs a statement: shows the rows of a select until `show` returns false, or changes rows; returns their
+  // number. See table/statement_run.h.
+  StatusOr<std::uint64_t> Run(const Statement& statement, FunctionRef<bool(const ResultRow& row)> show,
+                              const StatementOptions& options = {});
 
   // The number of a column for RowView::Get, which is faster than by its name. NotFound if no row has
   // ever had it.
@@ -215,6 +221,7 @@ class TableDBM {
                                                     FunctionRef<void()> on_failure);
   Status Begin(const TableOptions& options);
   Status CheckRows(std::string_view name);
+  StatusOr<std::uint64_t> RemoveAll();
 
   std::unique_ptr<table::TableCore> core_;
   bool is_closed_ = false;

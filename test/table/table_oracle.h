@@ -1,0 +1,317 @@
+// What a query of a table must show, by code that shares none with the library: values, conditions and rows of
+// its own, and a loop over all rows. test/table/sqlite_oracle.h has SQLite evaluate the same conditions.
+//
+// Rules of hako that SQLite does not have, and how sqlite_oracle.h states them in SQL:
+//   - A comparison with an absent column is false, and `not` of it is true: each leaf is coalesce(..., 0).
+//   - Text and bytes are one class, which is ordered by bytes: SQLite has them all as blobs.
+//   - A bool is the number 0 or 1 in comparisons: SQLite has it as an integer. As text it is 'true' or 'false'.
+//   - Functions of text take the text of any value: SQLite has it in a second column, NAME_t.
+//   - Words and regular expressions: functions that this header defines.
+//   - Rows of equal values are ordered by their keys, in the direction of the order.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "hako/table/condition.h"
+#include "hako/table/value.h"
+
+namespace hako::oracle {
+
+// A value with its own bytes.
+struct Val {
+  std::variant<std::monostate, std::int64_t, double, bool, std::string> held = {};
+
+  bool is_null() const { return held.index() == 0; }
+  bool is_bytes() const { return held.index() == 4; }
+  const std::string& bytes() const { return std::get<std::string>(held); }
+  // As the library takes it.
+  Value view() const {
+    switch (held.index()) {
+      case 1:
+        return Value(std::get<std::int64_t>(held));
+      case 2:
+        return Value(std::get<double>(held));
+      case 3:
+        return Value(std::get<bool>(held));
+      case 4:
+        return Value(std::string_view(bytes()));
+      default:
+        return Value();
+    }
+  }
+  static Val Of(const Value& value) {
+    switch (value.kind()) {
+      case Value::Kind::kNull:
+        return {};
+      case Value::Kind::kInt:
+        return {value.int_value()};
+      case Value::Kind::kDouble:
+        return {value.double_value()};
+      case Value::Kind::kBool:
+        return {value.bool_value()};
+      case Value::Kind::kBytes:
+        return {std::string(value.bytes())};
+    }
+    return {};
+  }
+  // Of 64 bits of mantissa, so exact for an int64 and for a double.
+  long double number() const {
+    static_assert(sizeof(long double) > 8);
+    if (held.index() == 1) return static_cast<long double>(std::get<std::int64_t>(held));
+    if (held.index() == 2) return std::get<double>(held);
+    return std::get<bool>(held) ? 1 : 0;
+  }
+  std::string Text() const {
+    char digits[64];
+    switch (held.index()) {
+      case 1:
+        return std::to_string(std::get<std::int64_t>(held));
+      case 2:
+        return {digits, std::to_chars(digits, digits + sizeof(digits), std::get<double>(held)).ptr};
+      case 3:
+        return std::get<bool>(held) ? "true" : "false";
+      case 4:
+        return bytes();
+      default:
+        return {};
+    }
+  }
+  // The kind, too: 1, 1.0 and true differ.
+  friend bool operator==(const Val& a, const Val& b) { return a.held == b.held; }
+  friend std::string ToString(const Val& value) { return "TNDBS"[value.held.index()] + value.Text(); }
+};
+
+// Null, then numbers, then bytes.
+inline int Compare(const Val& a, const Val& b) {
+  const auto rank = [](const Val& value) { return value.is_null() ? 0 : value.is_bytes() ? 2 : 1; };
+  if (rank(a) != rank(b)) return rank(a) < rank(b) ? -1 : 1;
+  if (rank(a) == 0) return 0;
+  if (rank(a) == 1) return a.number() < b.number() ? -1 : a.number() > b.number() ? 1 : 0;
+  return a.bytes().compare(b.bytes());
+}
+
+using Cells = std::map<std::string, Val>;   // by column; nulls are left out
+using Rows = std::map<std::string, Cells>;  // by key
+
+inline Val CellOf(const std::string& key, const Cells& cells, const std::string& column) {
+  if (column.empty()) return {key};
+  const auto it = cells.find(column);
+  return it == cells.end() ? Val() : it->second;
+}
+
+enum class Operator {
+  kAlways,
+  kAnd,
+  kOr,
+  kNot,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kBetween,
+  kIn,
+  kContains,
+  kBegins,
+  kEnds,
+  kRegex,
+  kAll,
+  kAny,
+  kPhrase,
+  kIsNull,
+  kIsNotNull
+};
+
+// A condition: of a column, or of parts.
+struct Where {
+  Operator op = Operator::kAlways;
+  std::string column = {};  // empty: the key
+  std::vector<Val> values = {};
+  std::vector<Where> parts = {};
+};
+
+// Letters, digits, underscores and all bytes from 0x80 on; ASCII letters folded. The texts of these tests have no
+// other punctuation than that of ASCII.
+inline std::vector<std::string> Words(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ' ';
+    const bool is_upper = c >= 'A' && c <= 'Z';
+    if (is_upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || static_cast<unsigned char>(c) >= 0x80) {
+      word += is_upper ? static_cast<char>(c - 'A' + 'a') : c;
+    } else if (!word.empty()) {
+      words.push_back(std::exchange(word, {}));
+    }
+  }
+  return words;
+}
+
+inline bool HasText(Operator op, const std::string& text, const std::string& wanted) {
+  const auto has = [words = Words(text)](const std::string& word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+  const std::vector<std::string> asked = Words(wanted), words = Words(text);
+  switch (op) {
+    case Operator::kContains:
+      return text.find(wanted) != text.npos;
+    case Operator::kBegins:
+      return text.substr(0, wanted.size()) == wanted;
+    case Operator::kEnds:
+      return text.size() >= wanted.size() && text.substr(text.size() - wanted.size()) == wanted;
+    case Operator::kRegex: {
+      static std::map<std::string, std::regex> compiled;
+      return std::regex_search(text, compiled.try_emplace(wanted, wanted).first->second);
+    }
+    case Operator::kAll:
+      return !asked.empty() && std::all_of(asked.begin(), asked.end(), has);
+    case Operator::kAny:
+      return std::any_of(asked.begin(), asked.end(), has);
+    default:
+      return !asked.empty() && std::search(words.begin(), words.end(), asked.begin(), asked.end()) != words.end();
+  }
+}
+
+inline bool Holds(const Where& where, const std::string& key, const Cells& cells) {
+  const auto holds = [&](const Where& part) { return Holds(part, key, cells); };
+  switch (where.op) {
+    case Operator::kAlways:
+      return true;
+    case Operator::kAnd:
+      return std::all_of(where.parts.begin(), where.parts.end(), holds);
+    case Operator::kOr:
+      return std::any_of(where.parts.begin(), where.parts.end(), holds);
+    case Operator::kNot:
+      return !holds(where.parts[0]);
+    default:
+      break;
+  }
+  const Val value = CellOf(key, cells, where.column);
+  if (where.op == Operator::kIsNull || value.is_null()) return (where.op == Operator::kIsNull) == value.is_null() && value.is_null();
+  const auto order = [&](std::size_t i) { return Compare(value, where.values[i]); };
+  switch (where.op) {
+    case Operator::kIsNotNull:
+      return true;
+    case Operator::kEqual:
+      return order(0) == 0;
+    case Operator::kNotEqual:
+      return order(0) != 0;
+    case Operator::kLess:
+      return order(0) < 0;
+    case Operator::kLessEqual:
+      return order(0) <= 0;
+    case Operator::kGreater:
+      return order(0) > 0;
+    case Operator::kGreaterEqual:
+      return order(0) >= 0;
+    case Operator::kBetween:
+      return order(0) >= 0 && order(1) <= 0;
+    case Operator::kIn:
+      return std::any_of(where.values.begin(), where.values.end(), [&](const Val& one) { return Compare(value, one) == 0; });
+    default:
+      return HasText(where.op, value.Text(), where.values[0].bytes());
+  }
+}
+
+// As the library takes it.
+inline Condition ToCondition(const Where& where) {
+  const Column column = where.column.empty() ? Key() : Column(where.column);
+  const auto value = [&](std::size_t i) { return where.values[i].view(); };
+  switch (where.op) {
+    case Operator::kAlways:
+      return {};
+    case Operator::kAnd:
+    case Operator::kOr: {
+      Condition all = ToCondition(where.parts[0]);
+      for (std::size_t i = 1; i < where.parts.size(); ++i)
+        all = where.op == Operator::kAnd ? all && ToCondition(where.parts[i]) : all || ToCondition(where.parts[i]);
+      return all;
+    }
+    case Operator::kNot:
+      return !ToCondition(where.parts[0]);
+    case Operator::kEqual:
+      return column == value(0);
+    case Operator::kNotEqual:
+      return column != value(0);
+    case Operator::kLess:
+      return column < value(0);
+    case Operator::kLessEqual:
+      return column <= value(0);
+    case Operator::kGreater:
+      return column > value(0);
+    case Operator::kGreaterEqual:
+      return column >= value(0);
+    case Operator::kBetween:
+      return column.Between(value(0), value(1));
+    case Operator::kIn: {
+      std::vector<Value> values;
+      for (const Val& one : where.values) values.push_back(one.view());
+      return column.In(std::move(values));
+    }
+    case Operator::kContains:
+      return column.Contains(value(0).bytes());
+    case Operator::kBegins:
+      return column.BeginsWith(value(0).bytes());
+    case Operator::kEnds:
+      return column.EndsWith(value(0).bytes());
+    case Operator::kRegex:
+      return column.Matches(value(0).bytes());
+    case Operator::kAll:
+      return column.HasAll(value(0).bytes());
+    case Operator::kAny:
+      return column.HasAny(value(0).bytes());
+    case Operator::kPhrase:
+      return column.HasPhrase(value(0).bytes());
+    case Operator::kIsNull:
+      return column.IsNull();
+    case Operator::kIsNotNull:
+      return column.IsNotNull();
+  }
+  return {};
+}
+
+// A query: rows that meet a condition, in an order, of these the part behind a position, and of these some.
+struct Wanted {
+  struct Position {
+    std::string key;
+    Val value;  // of the column of the order
+  };
+  Where where = {};
+  std::string order = {};  // a column; empty: the key
+  bool is_descending = false;
+  std::optional<Position> after = {};
+  std::optional<std::uint64_t> limit = {};
+  std::uint64_t offset = 0;
+
+  // Whether the row `a` stands before `b`.
+  bool IsBefore(const Position& a, const Position& b) const {
+    const int by_value = order.empty() ? 0 : Compare(a.value, b.value);
+    const int by_order = by_value != 0 ? by_value : a.key.compare(b.key);
+    return is_descending ? by_order > 0 : by_order < 0;
+  }
+};
+
+// Their keys, by a loop over all rows.
+inline std::vector<std::string> KeysOf(const Rows& rows, const Wanted& wanted) {
+  std::vector<Wanted::Position> found;
+  for (const auto& [key, cells] : rows) {
+    const Wanted::Position position = {key, CellOf(key, cells, wanted.order)};
+    if (Holds(wanted.where, key, cells) && (!wanted.after || wanted.IsBefore(*wanted.after, position))) found.push_back(position);
+  }
+  std::sort(found.begin(), found.end(), [&](const auto& a, const auto& b) { return wanted.IsBefore(a, b); });
+  std::vector<std::string> keys;
+  for (std::size_t i = wanted.offset; i < found.size() && (!wanted.limit || keys.size() < *wanted.limit); ++i) keys.push_back(found[i].key);
+  return keys;
+}
+
+}  // namespace hako::oracle
