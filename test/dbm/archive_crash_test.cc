@@ -43,7 +43,7 @@ using Place = CrashDirectory::Place;
 struct Tree {
   using Database = TreeDBM<DirectoryCrashFile>;
   using Restored = TreeDBM<>;
-  static TreeOptions With(Durability durability, std::string_view archive) {
+  static TreeOptions With(Durability durability, const std::string& archive) {
     return {
         .page_size = 512, .cache_bytes = 4 << 20, .durability = durability, .log_bytes = std::uint64_t{1} << 40, .log_archive = archive};
   }
@@ -51,14 +51,14 @@ struct Tree {
 struct Tiny {
   using Database = TinyDBM<DirectoryCrashFile>;
   using Restored = TinyDBM<>;
-  static TinyOptions With(Durability durability, std::string_view archive) {
+  static TinyOptions With(Durability durability, const std::string& archive) {
     return {.seed = 1, .durability = durability, .log_bytes = std::uint64_t{1} << 40, .log_archive = archive};
   }
 };
 struct Hash {
   using Database = HashDBM<DirectoryCrashFile>;
   using Restored = HashDBM<>;
-  static HashOptions With(Durability durability, std::string_view archive) {
+  static HashOptions With(Durability durability, const std::string& archive) {
     return {.durability = durability, .log_bytes = std::uint64_t{1} << 40, .log_archive = archive, .reclaim_bytes = 0};
   }
 };

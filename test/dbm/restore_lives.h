@@ -33,7 +33,7 @@ namespace hako {
 
 // The options of a database with an archive, which takes many checkpoints.
 template <class D>
-auto ArchivingOptions(std::string_view archive) {
+auto ArchivingOptions(const std::string& archive) {
   if constexpr (requires(TreeOptions options, std::string path) { D::Open(path, options); }) {
     return TreeOptions{.page_size = 512, .log_bytes = 64 << 10, .log_archive = archive};
   } else if constexpr (requires(HashOptions options, std::string path) { D::Open(path, options); }) {

@@ -69,13 +69,16 @@ class HookedStore final : public table::TableStore {
   std::uint64_t LastLsn() override { return store_->LastLsn(); }
   Status WaitDurable(std::uint64_t lsn) override { return store_->WaitDurable(lsn); }
   Status CopyTo(const std::string& path) override { return store_->CopyTo(path); }
+  bool ShouldBeRebuilt() override { return store_->ShouldBeRebuilt(); }
   Status Rebuild() override { return store_->Rebuild(); }
   Status Verify() override { return store_->Verify(); }
+  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) override { return store_->Scrub(options); }
   Stats GetStats() override { return store_->GetStats(); }
   Inspection Inspect() override { return store_->Inspect(); }
   bool IsWritable() override { return store_->IsWritable(); }
   Status GetHealth() override { return store_->GetHealth(); }
   Status Close() override { return store_->Close(); }
+  Status CloseUnkept() override { return store_->CloseUnkept(); }
   std::optional<std::uint32_t> GetType() override { return store_->GetType(); }
   Status SetType(std::uint32_t type) override { return store_->SetType(type); }
 

@@ -105,11 +105,10 @@ class Model {
   }
 
   void ChangeIndices() {
-    IndexOptions options = kIndices[random_.Below(kIndices.size())];
-    const std::string name = options.name.empty() ? (options.columns[0].kind == IndexKind::kOrdered
-                                                         ? options.columns[0].column
-                                                         : options.columns[0].column + ":" + std::string(NameOf(options.columns[0].kind)))
-                                                  : options.name;
+    const std::size_t number = random_.Below(kIndices.size());
+    IndexOptions options = kIndices[number];
+    const std::string name = "index" + std::to_string(number);
+    options.name = name;
     if (std::any_of(created_.begin(), created_.end(), [&](const std::string& one) { return one == name; })) {
       ASSERT_THAT(indexed_->DropIndex(name), IsOk());
       created_.erase(name);

@@ -231,7 +231,7 @@ TEST_F(TableCommandTest, ColumnsAndSchemaAreListed) {
   EXPECT_EQ(schema["indices"][1]["q"], 3);
   EXPECT_EQ(schema["indices"][1]["ready"], true);
   EXPECT_THAT(RunTool({"table", "schema", path_}).out, AllOf(StartsWith("schema\tclosed"), HasSubstr("column\tname\tstring\tnot_null\n"),
-                                                             HasSubstr("index\tname:qgram\tname qgram")));
+                                                             HasSubstr("index\tname:qgram where mail is not null\tname qgram")));
 }
 
 class TableRows : public TableCommandTest {

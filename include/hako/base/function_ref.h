@@ -75,7 +75,7 @@ class OwnedFunction<R(Args...)> : public std::function<R(Args...)> {
   OwnedFunction(std::nullptr_t) {}
   // Implicit, so that a lambda can be an option.
   template <class F, std::enable_if_t<!std::is_base_of_v<OwnedFunction, std::remove_cvref_t<F>> && kReturns<F, R, Args...>, int> = 0>
-  OwnedFunction(F&& function) : std::function<R(Args...)>(std::forward<F>(function)) {}
+  OwnedFunction(F&& object) : std::function<R(Args...)>(std::forward<F>(object)) {}
 };
 
 }  // namespace hako
