@@ -324,12 +324,13 @@ StatusOr<std::uint64_t> TableDBM::RemoveAll() HAKO_TRY {
   const sync::MutexLock lock(core_->catalogue.mutex());
   HAKO_RETURN_IF_ERROR(core_->CountRows().status());
   std::int64_t count = 0;
-  HAKO_RETURN_IF_ERROR(core_->gate.RunExclusive([&]() -> Status {
+  const Status removed = core_->gate.RunExclusive([&]() -> Status {
     HAKO_RETURN_IF_ERROR(core_->store->RemoveTogether({table::kRowSpace}, {table::kEntrySpace + 1}));
     count = core_->rows_at_open + core_->gate.num_rows();
     core_->rows_at_open = -core_->gate.num_rows();
     return absl::OkStatus();
-  }));
+  });
+  HAKO_RETURN_IF_ERROR(removed);
   return static_cast<std::uint64_t>(count);
 }
 HAKO_OR_NO_MEMORY
