@@ -213,7 +213,7 @@ TEST_P(BesideTest, AKilledHistoryCanBeEnded) {
   EXPECT_EQ(CountIn("again"), 70u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, BesideTest, testing::ValuesIn(kKinds), [](const auto& info) { return info.param.label; });
+INSTANTIATE_TEST_SUITE_P(Kinds, BesideTest, testing::ValuesIn(kKinds), [](const auto& one) { return one.param.label; });
 
 }  // namespace
 }  // namespace hako

@@ -50,8 +50,8 @@ class LogTest : public testing::Test {
   using Database = typename Kind::Database;
   static inline const auto& kOptions = Kind::kOptions;
   static constexpr bool kIsTree = Kind::kIsTree, kIsInMemory = Kind::kIsInMemory;
-  static constexpr bool kReadsItsLog = kIsTree || kIsInMemory;                             // when it is opened read-only
-  static inline const int kSlowness = kOptions.durability == Durability::kPower ? 10 : 1;  // each update is synced
+  static constexpr bool kReadsItsLog = kIsTree || kIsInMemory;                          // when it is opened read-only
+  static int Slowness() { return kOptions.durability == Durability::kPower ? 10 : 1; }  // each update is synced
 
   std::string path() const { return directory_.File("db"); }
   static std::string LogOf(const std::string& path) { return path + "-log"; }
@@ -86,9 +86,9 @@ TYPED_TEST(LogTest, HasEveryUpdateAfterAKill) {
   Random random(TestSeed());
   SCOPED_TRACE(TestSeed());
   Records expected;
-  for (int i = 0; i < 5000 / this->kSlowness; ++i) {
+  for (int i = 0; i < 5000 / this->Slowness(); ++i) {
     const std::string key = NumberedKey(random.Below(1500));
-    if (i == 2000 / this->kSlowness) {
+    if (i == 2000 / this->Slowness()) {
       ASSERT_THAT(db->Clear(), IsOk());
       expected.clear();
     } else if (i % 1000 == 999 && this->kIsTree) {
@@ -220,28 +220,28 @@ TYPED_TEST(LogTest, ReplaysMoreThanTheCacheHolds) {
   auto small = this->kOptions;
   if constexpr (requires { small.cache_bytes; }) small.cache_bytes = 1 << 20;
   ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), this->WithLogBytes(std::uint64_t{1} << 30)));
-  constexpr std::uint64_t kCount = 5000 / TestFixture::kSlowness;
-  for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_THAT(db->Set(NumberedKey(i * 7919 % kCount), value), IsOk());
+  const auto count = static_cast<std::uint64_t>(5000 / this->Slowness());
+  for (std::uint64_t i = 0; i < count; ++i) ASSERT_THAT(db->Set(NumberedKey(i * 7919 % count), value), IsOk());
   const std::string killed = this->Kill();
   ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, small));
-  EXPECT_EQ(found->Count(), kCount);
+  EXPECT_EQ(found->Count(), count);
   EXPECT_THAT(found->Verify(), IsOk());
 }
 
 TYPED_TEST(LogTest, TakesUpdatesOfManyThreads) {
   constexpr int kThreads = 4;
-  constexpr std::uint64_t kEach = 2000 / TestFixture::kSlowness;
+  const auto each = static_cast<std::uint64_t>(2000 / this->Slowness());
   ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), this->WithLogBytes(1 << 20)));
   RunThreads(kThreads, [&](int thread) {
-    for (std::uint64_t i = 0; i < kEach; ++i) {
+    for (std::uint64_t i = 0; i < each; ++i) {
       ASSERT_THAT(db->Set(NumberedKey(i * kThreads + static_cast<std::uint64_t>(thread)), "value"), IsOk());
       ASSERT_THAT(db->Append("shared", "x"), IsOk());
       if (i % 100 == 0) ASSERT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
     }
   });
   ASSERT_OK_AND_ASSIGN(auto killed, this->Open(this->Kill()));
-  EXPECT_EQ(killed->Count(), kThreads * kEach + 1);
-  EXPECT_EQ(killed->GetSize("shared").value(), kThreads * kEach);
+  EXPECT_EQ(killed->Count(), kThreads * each + 1);
+  EXPECT_EQ(killed->GetSize("shared").value(), kThreads * each);
 }
 
 // A tree has the updates of its log in memory then; a hash table has to write them.

@@ -181,7 +181,7 @@ TEST_F(ServerTest, ConcurrentBackupIsTheStateOfOneMoment) {
       EXPECT_EQ(client.Run({"hako.backup", name}), "+OK\r\n") << database;
       const auto backup = AnyDBM::Open(directory + "/" + name + "?mode=read");
       ASSERT_TRUE(backup.ok()) << backup.status();
-      const auto value_of = [&](const std::string& name) { return (*backup)->GetOr(name, "none").value(); };
+      const auto value_of = [&](const std::string& wanted) { return (*backup)->GetOr(wanted, "none").value(); };
       bool is_torn = value_of("first") != value_of("last");
       for (int i = 0; i < kPairs; ++i) {
         is_torn = is_torn || value_of(key("a", i)) != value_of(key("z", i));

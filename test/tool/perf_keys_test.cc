@@ -1,5 +1,5 @@
 // The parts of perf that are functions: the histogram, Zipf, the order of prepared keys.
-#include "tool/perf_keys.cc"  // the program is not linked into its tests; this part of it is compiled here
+#include "tool/perf_keys.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

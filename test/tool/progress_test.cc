@@ -1,5 +1,5 @@
 // The progress line, and numbers as messages show them.
-#include "tool/progress.cc"  // the program is not linked into its tests; this part of it is compiled here
+#include "tool/progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

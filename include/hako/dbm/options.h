@@ -25,7 +25,7 @@ inline constexpr std::uint32_t kTableType = 0x686b7462;  // "hktb"
 
 // In place of a directory in the option log_archive: the history of the database ends. Its archive stays as
 // it is.
-inline constexpr std::string_view kNoLogArchive = "none";
+inline constexpr char kNoLogArchive[] = "none";
 
 // Options of HashDBM.
 struct HashOptions {

@@ -183,8 +183,6 @@ struct Cell {
 
 namespace table {
 
-using hako::OwnedValue;
-
 // A number in a form that orders int64 and double together: the nearest double, and for integers
 // beyond 2^53 how far the integer is above it.
 struct Number {
