@@ -14,10 +14,11 @@ constexpr std::int64_t kBlockSizeLeast = 512, kBlockSizeMost = 64 << 10;
 
 FileOptions PerfAccess::ToFileOptions() const {
   FileOptions file;
+  if (IsMapped()) return file;  // NoteUnused names those that are given
   file.direct = direct_io;
   file.sync = sync_io;
-  file.padding = padding;
-  if (block_size > 1) file.block_size = static_cast<std::uint64_t>(block_size);
+  file.padding = direct_io && padding;
+  if (direct_io && block_size > 1) file.block_size = static_cast<std::uint64_t>(block_size);
   if (file_cache >= 0) {
     file.cache_bytes = static_cast<std::uint64_t>(file_cache);
   } else if (direct_io && !pagecache) {

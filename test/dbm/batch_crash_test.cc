@@ -144,7 +144,9 @@ void KillWriters(const HashOptions& options) {
       std::filesystem::copy_file(path, copy, kOverwrites);
       std::filesystem::remove(copy + "-log");
       if (std::filesystem::exists(path + "-log")) std::filesystem::copy_file(path + "-log", copy + "-log");
-      ASSERT_OK_AND_ASSIGN(auto db, HashOn<FileT>::Open(copy, options, kPatiently));
+      HashOptions drops = options;
+      drops.unproven_updates = UnprovenUpdates::kDrop;
+      ASSERT_OK_AND_ASSIGN(auto db, HashOn<FileT>::Open(copy, drops, kPatiently));
       Found(*db);
     }
     if (!is_logged && random.OneIn(3)) {  // a process that only reads

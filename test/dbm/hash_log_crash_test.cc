@@ -91,7 +91,7 @@ class Machine {
     const Durability durability = random_.OneIn(5) ? Durability::kNone : random_.OneIn(2) ? Durability::kProcess : Durability::kPower;
     const auto plan = plan_ = std::make_shared<FaultPlan>();
     HashOptions options = Options(durability);
-    options.keep_log = random_.OneIn(2);
+    options.keep_log = random_.OneIn(2) && durability != Durability::kNone;
     const bool logs = durability == Durability::kPower || (durability == Durability::kProcess && (kIsPositional || options.keep_log));
     if (random_.OneIn(6)) plan->Arm({.call = random_.Between(1, 15), .forever = true});  // dies while it opens it
     Memories left;

@@ -73,10 +73,10 @@ class ScanMemoryTest : public testing::Test {
   }
 
   // Opens the database with as much memory as the test allows.
-  std::unique_ptr<Database> Open(const std::string& name = "db") {
+  std::unique_ptr<Database> Open(const std::string& name = "db", const typename Place::Options& options = {}) {
     std::unique_ptr<Database> db;
     EXPECT_LE(PeakOf([&] {
-                auto opened = place_.OpenWith({}, OpenMode::kCreate, name);
+                auto opened = place_.OpenWith(options, OpenMode::kCreate, name);
                 EXPECT_THAT(opened, IsOk());
                 if (opened.ok()) db = *std::move(opened);
               }),
@@ -103,7 +103,9 @@ TYPED_TEST(ScanMemoryTest, OpenAndVerifyNeedNoMoreForALongValue) {
 
 TYPED_TEST(ScanMemoryTest, RecoveryFromAPowerCutNeedsNoMoreForALongValue) {
   std::filesystem::copy_file(this->place_.files.Path("db"), this->place_.files.Path("copy"));
-  auto db = this->Open("copy");
+  typename TypeParam::Options options;
+  if constexpr (requires { options.unproven_updates; }) options.unproven_updates = UnprovenUpdates::kDrop;
+  auto db = this->Open("copy", options);
   ASSERT_NE(db, nullptr);
   ASSERT_OK_AND_ASSIGN(const std::string value, db->Get("long"));
   EXPECT_TRUE(value == LongValue());

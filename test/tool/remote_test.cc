@@ -54,7 +54,7 @@ TEST_F(Remote, RecordCommandsAreThoseOfAFile) {
     EXPECT_EQ(RunTool({"rekey", at, "n", "n"}).exit_code, 1);
     EXPECT_EQ(Out({"expire", at, "m"}), "never\n");
     Out({"expire", at, "m", "--expire_at", "4000000000000"});
-    EXPECT_EQ(Out({"expire", at, "m"}), "4000000000000\n");
+    EXPECT_EQ(Out({"expire", at, "m"}), "2096-10-02T07:06:40.000Z\n");
     Out({"expire", at, "m", "--never"});
     Out({"expire", at, "m", "--never"});
     EXPECT_EQ(Out({"expire", at, "m"}), "never\n");
