@@ -101,9 +101,11 @@ void UseEverything(Db& db, Random& random) {
       case 0:
         (void)db.Remove(key);
         break;
-      case 1:
-        (void)db.CompareExchange(key, Expect::Absent(), Action::Set(CheckedValue(key, 50)));
+      case 1: {
+        const std::string value = CheckedValue(key, 50);
+        (void)db.CompareExchange(key, Expect::Absent(), Action::Set(value));
         break;
+      }
       case 2: {
         const std::string other = any_key(), first = CheckedValue(key, 30), second = CheckedValue(other, 40);
         const std::string_view both[] = {key, other};

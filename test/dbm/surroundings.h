@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dbm/shared_databases.h"
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/options.h"
@@ -108,9 +109,14 @@ class HashSurroundings {
 // The Surroundings sets the page size and the cache size, regardless of the options. With tiny
 // pages and the smallest cache, pages are constantly evicted and loaded.
 inline constexpr std::uint64_t kSmallestCache = 1 << 20;
-template <class FileT, unsigned kPageSize = TreeOptions{}.page_size, std::uint64_t kCacheBytes = TreeOptions{}.cache_bytes>
+// Those of TreeOptions, which are no constants for clang.
+inline constexpr unsigned kUsualPageSize = 8192;
+inline constexpr std::uint64_t kUsualCache = std::uint64_t{256} << 20;
+template <class FileT, unsigned kPageSize = kUsualPageSize, std::uint64_t kCacheBytes = kUsualCache>
 class TreeSurroundings {
  public:
+  TreeSurroundings() { HAKO_ASSERT(TreeOptions().page_size == kUsualPageSize && TreeOptions().cache_bytes == kUsualCache); }
+
   using FileType = FileOf<FileT>;
   using Database = TreeDBM<FileType>;
   using Options = TreeOptions;

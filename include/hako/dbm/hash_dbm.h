@@ -188,7 +188,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
 
   // ---- for LogOperations ----
   log::NamedLog LogInFile() const { return space_->extents().LogInFile(); }
-  static Status CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options) requires PathFile<FileT>;
+  static Status CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options);
   Status NameLog(const log::DatabaseId& id, log::Position from);
   bool MayName(const log::DatabaseId& id, bool has_ended) const { return LogInFile().id == id && LogInFile().HasEnded() == has_ended; }
   // The updates of the log are to be made again although the file has them: until the end of that a

@@ -50,16 +50,19 @@ Status HashDBM<FileT>::NameLog(const log::DatabaseId&, log::Position) {
 
 // Checks what Verify can check of a file whose updates are to be accepted, before anything is changed.
 template <File FileT>
-Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions& options,
-                                     FileOptions file_options) requires PathFile<FileT> {
-  if (options.unproven_updates != UnprovenUpdates::kAccept || file_options.mode == OpenMode::kTruncate) return absl::OkStatus();
-  file_options.mode = OpenMode::kReadOnly;
-  StatusOr<FileT> file = FileT::Open(path, file_options);
-  if (absl::IsNotFound(file.status())) return absl::OkStatus();
-  HAKO_RETURN_IF_ERROR(file.status());
-  if (file->Size() == 0) return absl::OkStatus();
-  HAKO_ASSIGN_OR_RETURN(const auto dbm, Open(*std::move(file), LogPlace<typename Files::LogFile>(path, file_options), options));
-  return dbm->space_->extents().was_accepted() ? dbm->Verify() : absl::OkStatus();
+Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options) {
+  if constexpr (PathFile<FileT>) {
+    if (options.unproven_updates != UnprovenUpdates::kAccept || file_options.mode == OpenMode::kTruncate) return absl::OkStatus();
+    file_options.mode = OpenMode::kReadOnly;
+    StatusOr<FileT> file = FileT::Open(path, file_options);
+    if (absl::IsNotFound(file.status())) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(file.status());
+    if (file->Size() == 0) return absl::OkStatus();
+    HAKO_ASSIGN_OR_RETURN(const auto dbm, Open(*std::move(file), LogPlace<typename Files::LogFile>(path, file_options), options));
+    return dbm->space_->extents().was_accepted() ? dbm->Verify() : absl::OkStatus();
+  } else {
+    return absl::OkStatus();
+  }
 }
 
 template <File FileT>
