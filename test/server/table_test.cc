@@ -213,7 +213,8 @@ TEST_F(ServedTableTest, MakesIndices) {
   EXPECT_EQ(Ask(client, {"index", "CREATE", "words", "on", "t", "token"}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"index", "create", "u", "unique", "on", "s", "ordered"}),
             "-ERR index u cannot be unique: row 'r2' has the value of another one\r\n");
-  EXPECT_EQ(Ask(client, {"index", "create", "by_n", "on", "s", "ordered"}), "-ERR the table has an index by_n: give this one another name\r\n");
+  EXPECT_EQ(Ask(client, {"index", "create", "by_n", "on", "s", "ordered"}),
+            "-ERR the table has an index by_n: give this one another name\r\n");
   EXPECT_EQ(Ask(client, {"put", "w", "t", "some words here"}), "+OK\r\n");  // in the pool
   EXPECT_EQ(Ask(client, {"query", "select key where t all 'words'"}), "*1\r\n*2\r\n" + Bulk("key") + Bulk("w"));
   EXPECT_EQ(Ask(client, {"index", "drop", "words"}), "+OK\r\n");
