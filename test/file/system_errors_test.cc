@@ -55,7 +55,7 @@ class RingTest : public testing::Test {
   // nullopt, and the test is skipped, where there is no direct I/O.
   std::optional<PositionalParallelFile> Open(bool direct, std::uint64_t cache_bytes) {
     auto file = PositionalParallelFile::Open(
-        path_, {.mode = OpenMode::kTruncate, .direct = direct, .block_size = 4096, .cache_bytes = cache_bytes});
+        path_, {.mode = OpenMode::kTruncate, .direct = direct, .block_size = direct ? 4096u : 0u, .cache_bytes = cache_bytes});
     if (direct && absl::IsInvalidArgument(file.status())) return std::nullopt;
     EXPECT_THAT(file, IsOk());
     return *std::move(file);
