@@ -141,11 +141,21 @@ TEST(TinyDBM, AppendCopiesTheValueOnlyWhenItOutgrowsItsBlock) {
 }
 
 TYPED_TEST(AllocationTest, OperationsMakeNoSystemCalls) {
-  const auto calls_of = [&](auto operations) {
+  // In a child process, which opens a database of its own if `opens`: it cannot use that of its parent.
+  const auto calls_of = [&](auto operations, bool opens = false) {
     return CountSystemCalls([&](auto mark) {
+      const auto own = std::make_unique<TypeParam>();
+      if (opens) {
+        (void)this->db.release();
+        auto opened = own->Open();
+        if (!opened.ok()) _exit(1);
+        this->db = *std::move(opened);
+        this->Warm();
+      }
       mark();
       const bool fine = operations();
       mark();
+      if (opens) this->db.reset();
       if (!fine) _exit(1);
     });
   };
@@ -154,9 +164,9 @@ TYPED_TEST(AllocationTest, OperationsMakeNoSystemCalls) {
   ASSERT_EQ(none, 0u);
   ASSERT_EQ(calls_of([] { return getpid() > 0 && getuid() + 1 > 0; }), 2u) << "the counter counts";
   constexpr std::uint64_t kMost = kRecords / 1000;
-  EXPECT_LT(calls_of([&] { return this->GetAll(); }).value_or(kRecords), kMost) << "Get";
-  EXPECT_LT(calls_of([&] { return this->SetAll(); }).value_or(kRecords), kMost) << "Set";
-  EXPECT_LT(calls_of([&] { return this->RemoveAll(); }).value_or(kRecords), kMost) << "Remove";
+  EXPECT_LT(calls_of([&] { return this->GetAll(); }, true).value_or(kRecords), kMost) << "Get";
+  EXPECT_LT(calls_of([&] { return this->SetAll(); }, true).value_or(kRecords), kMost) << "Set";
+  EXPECT_LT(calls_of([&] { return this->RemoveAll(); }, true).value_or(kRecords), kMost) << "Remove";
 }
 
 }  // namespace

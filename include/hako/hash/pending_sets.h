@@ -91,7 +91,10 @@ class PendingSets {
   }
 
  private:
+  // A forked child may have the mutex locked, and not the thread that has locked it.
   [[gnu::noinline]] Status FlushSlowly(std::optional<std::uint64_t> hash) HAKO_TRY {
+    if (writers_.IsInherited()) [[unlikely]]
+      return writers_.CheckOpen();
     std::unique_lock lock(mutex_);
     return FlushUntilNone(lock, hash);
   }
