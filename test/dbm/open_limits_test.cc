@@ -35,7 +35,7 @@ TEST(OpenLimits, TooManyExpectedRecordsAllocateNothing) {
   TempDir dir;
   const std::string path = dir.File("db");
   EXPECT_THAT(HashDBM<>::Open(path, {.num_records = std::uint64_t{1} << 40}), StatusIs(absl::StatusCode::kResourceExhausted));
-  EXPECT_LT(StatOf(path).st_blocks * 512, 4 << 20);
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 }  // namespace

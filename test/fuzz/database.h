@@ -56,8 +56,8 @@ inline AnyOptions OptionsOf(std::string_view kind, unsigned mode, const std::str
   options.file.mode = (mode & kReadOnly) != 0 ? OpenMode::kReadOnly : OpenMode::kCreate;
   options.file.reserve_bytes = std::uint64_t{64} << 20;
   options.file.grow_min = 4096;
-  options.cache_bytes = 1 << 20;
-  options.max_bytes = std::uint64_t{64} << 20;
+  if (kind == AnyOptions::kTree || kind == AnyOptions::kArray) options.cache_bytes = 1 << 20;
+  if (kind == AnyOptions::kBaby) options.max_bytes = std::uint64_t{64} << 20;
   return options;
 }
 

@@ -49,7 +49,7 @@ class Machine {
   void Open() {
     FailingCalls::Instance().Disarm();
     AnyOptions options = OptionsOf(kind_, mode_, Path());
-    options.page_size = page_size_;
+    if (kind_ == AnyOptions::kTree || kind_ == AnyOptions::kBaby) options.page_size = page_size_;
     auto db = AnyDBM::Open(options);
     Require(db.ok(), "the database cannot be opened:", db.status());
     db_ = *std::move(db);
