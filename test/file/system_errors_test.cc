@@ -172,13 +172,16 @@ constexpr int kErrors[] = {EPERM,     ENOENT,     EIO,     ENXIO,     EBADF,   E
                            ENOSYS,    ENODATA,    ETIME,   EREMOTEIO, ENOLINK, EILSEQ, EBADE,      EDQUOT, ESTALE,  ETIMEDOUT,
                            EOVERFLOW, EOPNOTSUPP, ENOBUFS, ECANCELED, ETXTBSY, EXDEV,  ENETUNREACH};
 
+template <class FileT>
+struct OperationWithCalls {
+  const char* name;
+  std::vector<long> calls;
+  std::function<Status(FileT&)> operation;
+  std::vector<int> passes;  // errors that the operation works without the call at
+};
+
 TYPED_TEST(SystemErrorsTest, KeepTheirMeaning) {
-  struct Case {
-    const char* name;
-    std::vector<long> calls;
-    std::function<Status(TypeParam&)> operation;
-    std::vector<int> passes = {};  // errors that the operation works without the call at
-  };
+  using Case = OperationWithCalls<TypeParam>;
   std::string out(100'000, '\0');
   std::vector<ReadRequest> reads;
   std::vector<WriteRequest> writes;
@@ -188,15 +191,15 @@ TYPED_TEST(SystemErrorsTest, KeepTheirMeaning) {
   }
   std::vector<Case> cases = {
       {"grow", {SYS_fallocate}, [](TypeParam& file) { return file.Resize(200'000); }, {EOPNOTSUPP, ENOSYS}},
-      {"cut", {SYS_ftruncate}, [](TypeParam& file) { return file.Resize(50'000); }},
-      {"sync", {SYS_fsync, SYS_fdatasync}, [](TypeParam& file) { return file.Sync(); }},
-      {"long write", {SYS_pwrite64, SYS_pwritev}, [&](TypeParam& file) { return file.WriteAt(0, AsBytes(out)); }},
+      {"cut", {SYS_ftruncate}, [](TypeParam& file) { return file.Resize(50'000); }, {}},
+      {"sync", {SYS_fsync, SYS_fdatasync}, [](TypeParam& file) { return file.Sync(); }, {}},
+      {"long write", {SYS_pwrite64, SYS_pwritev}, [&](TypeParam& file) { return file.WriteAt(0, AsBytes(out)); }, {}},
   };
   if constexpr (BatchFile<TypeParam>) {
-    cases.push_back({"read", {SYS_preadv}, [&](TypeParam& file) { return file.ReadAt(0, AsMutableBytes(out)); }});
-    cases.push_back({"write", {SYS_pwritev}, [&](TypeParam& file) { return file.WriteAt(0, AsBytes(out).first(10)); }});
-    cases.push_back({"reads", {SYS_preadv, SYS_io_uring_enter}, [&](TypeParam& file) { return file.ReadMulti(reads); }});
-    cases.push_back({"writes", {SYS_pwritev, SYS_io_uring_enter}, [&](TypeParam& file) { return file.WriteMulti(writes); }});
+    cases.push_back({"read", {SYS_preadv}, [&](TypeParam& file) { return file.ReadAt(0, AsMutableBytes(out)); }, {}});
+    cases.push_back({"write", {SYS_pwritev}, [&](TypeParam& file) { return file.WriteAt(0, AsBytes(out).first(10)); }, {}});
+    cases.push_back({"reads", {SYS_preadv, SYS_io_uring_enter}, [&](TypeParam& file) { return file.ReadMulti(reads); }, {}});
+    cases.push_back({"writes", {SYS_pwritev, SYS_io_uring_enter}, [&](TypeParam& file) { return file.WriteMulti(writes); }, {}});
   }
   for (const Case& tested : cases) {
     for (const int error : kErrors) {
