@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the programs of table.h in turn and compares their times.
+"""Runs the programs of table.h in turn and compares their times. hako_typed is hako with a column of integers.
 
     table.py --bin build/compare/benchmark/compare --dir /on/a/disk --rounds 3 --n 1000000
 
@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 
-ENGINES = ["hako", "tokyo", "sqlite"]
+ENGINES = ["hako", "hako_typed", "tokyo", "sqlite"]
 
 
 def main():
