@@ -100,7 +100,10 @@ using table::Made;
 using table::Node;
 using table::Op;
 
-Condition operator&&(const Condition& a, const Condition& b) { return table::Joined(Op::kAnd, std::array{a, b}); }
+Condition operator&&(const Condition& a, const Condition& b) {
+  if (!a.node_ || !b.node_) return a.node_ ? a : b;
+  return table::Joined(Op::kAnd, std::array{a, b});
+}
 Condition operator||(const Condition& a, const Condition& b) { return table::Joined(Op::kOr, std::array{a, b}); }
 Condition operator!(const Condition& a) {
   Node node{.op = Op::kNot};

@@ -84,26 +84,32 @@ Column ColumnOf(const Node& node) {
   return node.is_numeric ? column.Numeric() : column;
 }
 
+// The parts of a condition that all must hold. The node must outlive them.
+std::span<const std::shared_ptr<const Node>> ConjunctsOf(const std::shared_ptr<const Node>& node) {
+  if (node->op == Op::kAnd) return node->children;
+  return {&node, 1};
+}
+
 // The bit of a conjunct; none for those behind the first 64.
-std::uint64_t BitOf(const std::vector<std::shared_ptr<const Node>>& conjuncts, const Node& node) {
+std::uint64_t BitOf(std::span<const std::shared_ptr<const Node>> conjuncts, const Node& node) {
   for (std::size_t i = 0; i < conjuncts.size() && i < 64; ++i) {
     if (conjuncts[i].get() == &node) return std::uint64_t{1} << i;
   }
   return 0;
 }
 
-// The part that a column must have, if a conjunct says so.
-const Node* EqualityOf(const std::vector<std::shared_ptr<const Node>>& conjuncts, std::string_view column, IndexKind kind,
-                       std::string* part) {
+// The conjunct by which a column must have one part, which is appended to `parts`; nullptr if there is none.
+const Node* EqualityOf(std::span<const std::shared_ptr<const Node>> conjuncts, std::string_view column, IndexKind kind,
+                       std::string* parts) {
   for (const auto& node : conjuncts) {
     if (node->is_key || node->column != column) continue;
     if (!FitsKind(*node, kind)) continue;
     if (node->op == Op::kEqual) {
-      *part = PartOf(*node, 0);
+      AppendPart(node->values[0].get(), IndexKind::kOrdered, parts);
       return node.get();
     }
     if (node->op == Op::kIsNull) {
-      part->assign(1, kNullPart);
+      parts->push_back(kNullPart);
       return node.get();
     }
   }
@@ -121,41 +127,34 @@ Access Planner::AllRows() {
   return all;
 }
 
-StatusOr<Plan> Planner::Make() {
+Status Planner::Make(Plan* plan) {
   HAKO_RETURN_IF_ERROR(wanted_.where->status());
-  Nodes conjuncts;
-  if (const NodeRef& node = wanted_.where->node(); node != nullptr) {
-    if (node->op == Op::kAnd)
-      conjuncts = node->children;
-    else
-      conjuncts.push_back(node);
-  }
-  Plan plan;
+  const NodeRef& node = wanted_.where->node();
+  const Nodes conjuncts = node == nullptr ? Nodes() : ConjunctsOf(node);
   const bool by_key = wanted_.order_column == ColumnId::kKey;
   std::optional<Access> best = Best(conjuncts, true);
-  if (wanted_.explains) plan.num_rows = NumRows();
+  if (wanted_.explains) plan->num_rows = NumRows();
   HAKO_RETURN_IF_ERROR(status_);
-  plan.access = best ? *std::move(best) : AllRows();
-  plan.is_exact = conjuncts.size() <= 64 &&
-                  plan.access.exact == (conjuncts.size() == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << conjuncts.size()) - 1);
-  const bool is_list =
-      plan.access.kind == Access::Kind::kList || (plan.access.kind == Access::Kind::kRange && plan.access.range.index == nullptr);
-  const bool keeps_keys = by_key && plan.access.is_sorted && (is_list || !wanted_.is_descending);
-  plan.is_ordered = !wanted_.order_column || plan.access.gives_order || keeps_keys || plan.access.is_single;
-  const Index* const index = plan.access.kind == Access::Kind::kRange ? plan.access.range.index : nullptr;
-  if (index != nullptr && index->is_covering() && wanted_.columns) {
-    plan.is_covered = std::all_of(wanted_.columns->begin(), wanted_.columns->end(), [index](ColumnId column) {
-      return column == ColumnId::kKey || std::binary_search(index->covered().begin(), index->covered().end(), column);
-    });
-  }
-  return plan;
+  plan->access = best ? *std::move(best) : AllRows();
+  const Access& access = plan->access;
+  plan->is_exact =
+      conjuncts.size() <= 64 && access.exact == (conjuncts.size() == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << conjuncts.size()) - 1);
+  const bool is_list = access.kind == Access::Kind::kList || (access.kind == Access::Kind::kRange && access.range.index == nullptr);
+  const bool keeps_keys = by_key && access.is_sorted && (is_list || !wanted_.is_descending);
+  plan->is_ordered = !wanted_.order_column || access.gives_order || keeps_keys || access.is_single;
+  const Index* const index = access.kind == Access::Kind::kRange ? access.range.index : nullptr;
+  plan->is_covered = index != nullptr && index->is_covering() && wanted_.columns &&
+                     std::all_of(wanted_.columns->begin(), wanted_.columns->end(), [index](ColumnId column) {
+                       return column == ColumnId::kKey || std::binary_search(index->covered().begin(), index->covered().end(), column);
+                     });
+  return absl::OkStatus();
 }
 
-bool Planner::IsUsable(const Index& index, const Nodes& conjuncts) {
+bool Planner::IsUsable(const Index& index, Nodes conjuncts) {
   if (index.state() != IndexState::kReady) return false;
   const NodeRef& where = index.where().node();
   if (where == nullptr) return true;
-  const Nodes own = where->op == Op::kAnd ? where->children : Nodes{where};
+  const Nodes own = ConjunctsOf(where);
   return std::all_of(own.begin(), own.end(), [&](const NodeRef& needed) {
     const std::string text = TextOf(*needed);
     return std::any_of(conjuncts.begin(), conjuncts.end(), [&](const NodeRef& node) { return TextOf(*node) == text; });
@@ -172,7 +171,7 @@ void Planner::AddText(const Node& node, std::string* text) const {
   if (wanted_.explains) absl::StrAppend(text, text->empty() ? "" : " and ", TextOf(node));
 }
 
-void Planner::AddKeyAccess(const Nodes& conjuncts, std::vector<Access>* candidates) {
+void Planner::AddKeyAccess(Nodes conjuncts, std::vector<Access>* candidates) {
   const auto is_of_key = [](const NodeRef& node) { return node->is_key && !node->is_numeric; };
   if (std::none_of(conjuncts.begin(), conjuncts.end(), is_of_key)) return;
   Access access;
@@ -214,16 +213,18 @@ bool Planner::IsOrder(const Index& index, std::size_t num_equal) const {
          index.parts()[num_equal].kind == wanted_.order_kind;
 }
 
-void Planner::AddIndexAccess(const Index& index, const Nodes& conjuncts, std::vector<Access>* candidates, std::optional<Access>* ordered) {
+void Planner::AddIndexAccess(const Index& index, Nodes conjuncts, std::vector<Access>* candidates, std::optional<Access>* ordered) {
+  const std::string& first = index.options().columns[0].column;
+  if (!IsOrder(index, 0) && std::none_of(conjuncts.begin(), conjuncts.end(), [&](const NodeRef& node) { return node->column == first; }))
+    return;
   Access access;
   std::string prefix = index.prefix();
   std::size_t num_equal = 0;
   bool has_null = false;
-  for (std::string part; num_equal < index.parts().size(); ++num_equal, part.clear()) {
-    const Node* const node = EqualityOf(conjuncts, index.options().columns[num_equal].column, index.parts()[num_equal].kind, &part);
+  for (; num_equal < index.parts().size(); ++num_equal) {
+    const Node* const node = EqualityOf(conjuncts, index.options().columns[num_equal].column, index.parts()[num_equal].kind, &prefix);
     if (node == nullptr) break;
     has_null = has_null || node->op == Op::kIsNull;
-    prefix += part;
     access.exact |= BitOf(conjuncts, *node);
     AddText(*node, &access.text);
   }
@@ -244,16 +245,16 @@ void Planner::AddIndexAccess(const Index& index, const Nodes& conjuncts, std::ve
     access.is_sorted = !access.is_single;
     if (access.is_sorted) access.range.key_at = prefix.size();
   }
-  access.range.from = prefix + bounds.from;
   access.range.to = bounds.to.empty() ? EndOf(prefix) : prefix + bounds.to;
+  access.order_at = prefix.size();
+  access.range.from = std::move(prefix.append(bounds.from));
   access.is_unique = index.is_unique() && !has_null;
   access.gives_order = IsOrder(index, num_equal) || (wanted_.order_column == ColumnId::kKey && access.is_sorted);
-  access.order_at = prefix.size();
   if (access.gives_order && (!*ordered || num_equal > 0 || bounds.is_given)) *ordered = access;
   if (num_equal > 0 || bounds.is_given) candidates->push_back(std::move(access));
 }
 
-void Planner::AddWordAccess(const Nodes& conjuncts, std::vector<Access>* candidates) {
+void Planner::AddWordAccess(Nodes conjuncts, std::vector<Access>* candidates) {
   static constexpr std::size_t kGramsMax = 8;
   for (const Index* const index : core_.catalogue.indices()) {
     if (!index->is_words() || !IsUsable(*index, conjuncts)) continue;
@@ -303,19 +304,19 @@ std::optional<Access> Planner::OfIn(const NodeRef& node) {
   }
   if (alternatives.empty()) return std::nullopt;
   const Condition any = Joined(Op::kOr, alternatives);
-  std::optional<Access> access = any.node()->op == Op::kOr ? OfUnion(*any.node()) : Best({any.node()}, false);
+  std::optional<Access> access = any.node()->op == Op::kOr ? OfUnion(*any.node()) : Best(ConjunctsOf(any.node()), false);
   if (access && access->kind == Access::Kind::kUnion) access->is_disjoint = true;
   return access;
 }
 
 std::optional<Access> Planner::OfUnion(const Node& node) {
   Access all{.kind = Access::Kind::kUnion};
-  Nodes parts = node.children;
+  std::vector<NodeRef> parts = node.children;
   if (node.op == Op::kAnyWord) {
     for (const std::string& word : node.words) parts.push_back(ColumnOf(node).HasAny(word).node());
   }
   for (const NodeRef& part : parts) {
-    std::optional<Access> access = Best(part->op == Op::kAnd ? part->children : Nodes{part}, false);
+    std::optional<Access> access = Best(ConjunctsOf(part), false);
     if (!access) return std::nullopt;
     all.parts.push_back(*std::move(access));
     all.conditions.emplace_back(part);
@@ -323,7 +324,7 @@ std::optional<Access> Planner::OfUnion(const Node& node) {
   return all;
 }
 
-std::optional<Access> Planner::Best(const Nodes& conjuncts, bool is_whole) {
+std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
   std::vector<Access> candidates;
   std::optional<Access> ordered;
   AddKeyAccess(conjuncts, &candidates);

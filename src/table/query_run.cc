@@ -21,7 +21,7 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   HAKO_RETURN_IF_ERROR(SetOrder());
   SetColumns(columns);
   for (;;) {
-    HAKO_ASSIGN_OR_RETURN(plan_, Planner(core_, wanted_).Make());
+    HAKO_RETURN_IF_ERROR(Planner(core_, wanted_).Make(&plan_));
     if (HoldIndices(plan_.access)) break;
     ReleaseIndices();  // one is being dropped
   }
@@ -154,12 +154,12 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
 }
 
 Status QueryRun::FetchRow(std::string_view key, const std::string* order, ShowRef show, bool* goes_on) {
-  if (rows_.empty()) rows_.resize(1);
-  const Status status = core_.store->FetchTo(RowKey(key), &rows_[0]);
+  RowBuffer bytes;
+  const Status status = key.size() > TableLimits::kKeySize ? AbsentError() : core_.FetchRow(key, &bytes);
   if (!status.ok() && !absl::IsNotFound(status)) return status;
-  if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(status.ok() ? rows_[0].size() : 0)) return QueryEffort::Error();
+  if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(status.ok() ? bytes.view().size() : 0)) return QueryEffort::Error();
   if (!status.ok()) return absl::OkStatus();
-  const RowView row(rows_[0], &core_.catalogue.names());
+  const RowView row(bytes.view(), &core_.catalogue.names());
   if (order == nullptr || OrderOf(row) == *order) *goes_on = show(key, row);
   return absl::OkStatus();
 }
@@ -192,13 +192,18 @@ Status QueryRun::Each(Query::Visit visit) {
   if (query_.limit_ == 0) return absl::OkStatus();
   if (!plan_.is_ordered) return EachSorted(visit);
   std::uint64_t to_skip = query_.offset_, shown = 0;
-  const auto stream = MakeStream(core_, plan_.access, wanted_.is_descending && wanted_.order_column, wanted_.effort);
-  return Scan(*stream, [&](std::string_view key, const RowView& row) {
+  const auto show = [&](std::string_view key, const RowView& row) {
     if (after_ && !IsBefore(*after_, {OrderOf(row), std::string(key)})) return true;
     if (to_skip > 0) return --to_skip, true;
     ++shown;
     return visit(key, row) && shown != query_.limit_;
-  });
+  };
+  const bool is_reversed = wanted_.is_descending && wanted_.order_column;
+  if (plan_.access.kind == Access::Kind::kRange) {
+    RangeStream stream(core_, plan_.access.range, is_reversed, wanted_.effort);
+    return Scan(stream, show);
+  }
+  return Scan(*MakeStream(core_, plan_.access, is_reversed, wanted_.effort), show);
 }
 
 // Keeps the first rows of the order, in a heap whose top is the last of them, or all.

@@ -9,6 +9,11 @@ Status TableCore::FetchRow(std::string_view key, std::string* bytes) {
   return store->FetchTo(RowKeyBuffer(key).view(), bytes);
 }
 
+Status TableCore::FetchRow(std::string_view key, RowBuffer* bytes) {
+  HAKO_RETURN_IF_ERROR(CheckKey(key));
+  return store->Fetch(RowKeyBuffer(key).view(), [bytes](std::size_t size) { return bytes->Resize(size); });
+}
+
 StatusOr<std::uint64_t> TableCore::CountRows() {
   std::int64_t known = rows_at_open.load(std::memory_order_acquire);
   if (known == kUnknown) {

@@ -160,17 +160,9 @@ StatusOr<Row> TableDBM::Get(std::string_view key) HAKO_TRY {
 HAKO_OR_NO_MEMORY
 
 Status TableDBM::Get(std::string_view key, FunctionRef<void(const RowView&)> visitor) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(table::CheckKey(key));
-  char usual[1024];
-  std::string longer;
-  std::string_view bytes;
-  HAKO_RETURN_IF_ERROR(core_->store->Fetch(table::RowKeyBuffer(key).view(), [&](std::size_t size) {
-    if (size > sizeof(usual)) longer.resize(size);
-    char* const out = size > sizeof(usual) ? longer.data() : usual;
-    bytes = {out, size};
-    return out;
-  }));
-  visitor(RowView(bytes, &core_->catalogue.names()));
+  table::RowBuffer bytes;
+  HAKO_RETURN_IF_ERROR(core_->FetchRow(key, &bytes));
+  visitor(RowView(bytes.view(), &core_->catalogue.names()));
   return absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY

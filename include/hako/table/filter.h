@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "hako/base/function_ref.h"
 #include "hako/table/column_names.h"
 #include "hako/table/condition.h"
@@ -43,8 +44,8 @@ class Filter {
   void Add(const Node& node, FindColumn find);
   bool Holds(std::size_t i, std::string_view key, const RowView& row) const;
 
-  Condition condition_;      // keeps the nodes
-  std::vector<Test> tests_;  // a parent before its children
+  Condition condition_;                 // keeps the nodes
+  absl::InlinedVector<Test, 2> tests_;  // a parent before its children
   QueryEffort* effort_ = nullptr;
 };
 

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -77,19 +78,19 @@ class Planner {
   static constexpr std::uint64_t kScanPart = 8;
 
   Planner(TableCore& core, const Wanted& wanted) : core_(core), wanted_(wanted) {}
-  StatusOr<Plan> Make();
+  Status Make(Plan* plan);
 
  private:
   using NodeRef = std::shared_ptr<const Node>;
-  using Nodes = std::vector<NodeRef>;
+  using Nodes = std::span<const NodeRef>;
 
-  std::optional<Access> Best(const Nodes& conjuncts, bool is_whole);
+  std::optional<Access> Best(Nodes conjuncts, bool is_whole);
   std::optional<Access> OfUnion(const Node& node);
   std::optional<Access> OfIn(const NodeRef& node);
-  void AddKeyAccess(const Nodes& conjuncts, std::vector<Access>* candidates);
-  void AddIndexAccess(const Index& index, const Nodes& conjuncts, std::vector<Access>* candidates, std::optional<Access>* ordered);
-  void AddWordAccess(const Nodes& conjuncts, std::vector<Access>* candidates);
-  bool IsUsable(const Index& index, const Nodes& conjuncts);
+  void AddKeyAccess(Nodes conjuncts, std::vector<Access>* candidates);
+  void AddIndexAccess(const Index& index, Nodes conjuncts, std::vector<Access>* candidates, std::optional<Access>* ordered);
+  void AddWordAccess(Nodes conjuncts, std::vector<Access>* candidates);
+  bool IsUsable(const Index& index, Nodes conjuncts);
   bool IsOrder(const Index& index, std::size_t num_equal) const;
   void AddText(const Node& node, std::string* text) const;
   static std::string TextOf(const Node& node);

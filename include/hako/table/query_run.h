@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "hako/table/plan.h"
 #include "hako/table/query.h"
 
@@ -69,10 +70,11 @@ class QueryRun {
   Wanted wanted_{};
   Filter filter_;
   Plan plan_;
-  std::vector<const Index*> held_;
+  absl::InlinedVector<const Index*, 2> held_;
   std::optional<Item> after_;
   bool shows_keys_ = false;  // without reading rows
-  std::vector<std::string> keys_, orders_, rows_;
+  absl::InlinedVector<std::string, 1> keys_;
+  std::vector<std::string> orders_, rows_;
 };
 
 }  // namespace hako::table

@@ -39,12 +39,33 @@ inline Status CheckKey(std::string_view key) {
   return key.size() <= TableLimits::kKeySize ? absl::OkStatus() : TooLargeError("a primary key", key.size(), TableLimits::kKeySize);
 }
 
+// The bytes of a row, without an allocation if they are few.
+class RowBuffer {
+ public:
+  RowBuffer() = default;
+  RowBuffer(const RowBuffer&) = delete;
+  RowBuffer& operator=(const RowBuffer&) = delete;
+  char* Resize(std::size_t size) {
+    if (size > sizeof(few_)) many_.resize(size);
+    char* const out = size > sizeof(few_) ? many_.data() : few_;
+    view_ = {out, size};
+    return out;
+  }
+  std::string_view view() const { return view_; }
+
+ private:
+  std::string_view view_;
+  std::string many_;
+  char few_[1024];
+};
+
 struct TableCore {
   TableCore(std::unique_ptr<TableStore> database, std::uint64_t most_sort_bytes)
       : store(std::move(database)), catalogue(*store), sort_bytes(most_sort_bytes) {}
 
   // Copies a row's bytes. NotFound if there is none.
   Status FetchRow(std::string_view key, std::string* bytes);
+  Status FetchRow(std::string_view key, RowBuffer* bytes);
   // The number of rows; exact while none is changed. Counts them if the file does not have it.
   StatusOr<std::uint64_t> CountRows();
 
