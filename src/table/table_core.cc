@@ -10,6 +10,7 @@ Status TableCore::FetchRow(std::string_view key, std::string* bytes) {
 }
 
 StatusOr<std::uint64_t> TableCore::CountRows() {
+  HAKO_RETURN_IF_ERROR(store->CheckOpen());
   std::int64_t known = rows_at_open.load(std::memory_order_acquire);
   if (known == kUnknown) {
     const auto count = [&]() -> Status {
