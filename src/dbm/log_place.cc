@@ -7,10 +7,21 @@
 #include <string_view>
 
 #include "hako/file/path.h"
+#include "hako/file/positional_parallel_file.h"
 
 namespace hako {
 
 std::string LogPathOf(const std::string& path) { return CanonicalOf(path) + std::string(kLogEnding); }
+
+Status RefuseLogBeside(const std::string& path) {
+  const LogPlace<PositionalParallelFile> place(path, FileOptions{});
+  HAKO_ASSIGN_OR_RETURN(const auto found, place.Look([](const auto&) { return false; }));
+  if (!found.is_other) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "nothing is put at ", path, ": beside it is the log ", LogPathOf(path),
+      ", which may have the newest updates of a database that was there. Open and close that database first; if it was moved, move the log "
+      "too, to its name followed by -log; if it was lost, restore it; else remove the log"));
+}
 
 FileNumber NumberOf(const std::string& path) {
   struct stat found;

@@ -40,6 +40,7 @@ StatusOr<log::DatabaseId> IdOfLog(const std::string& path, const LogFile& file) 
 
 StatusOr<LogFile> OpenCopy(const std::string& copy, const std::string& to, const RestoreOptions& options) {
   HAKO_RETURN_IF_ERROR(RefuseExisting(to, kARestore));
+  HAKO_RETURN_IF_ERROR(RefuseLogBeside(to));
   return OpenForReading(copy, options.lock_timeout);
 }
 
@@ -49,6 +50,9 @@ StatusOr<std::unique_ptr<RestoreSource>> RestoreSource::Open(PositionalParallelF
   if (named.IsNone()) return absl::FailedPreconditionError("the copy names no log: it was made of a database that had no log archive");
   auto source = std::make_unique<RestoreSource>();
   HAKO_ASSIGN_OR_RETURN(std::vector<log::ArchivedSegment> segments, log::ListArchive(archive));
+  // An archive that has no segment yet was opened by its database.
+  if (segments.empty() && RefuseExisting(absl::StrCat(archive, "/", std::string(format::kArchiveOwner)), "").ok())
+    return absl::FailedPreconditionError(absl::StrCat(archive, " is no log archive: it has no segment, and no database has used it"));
   for (log::ArchivedSegment& segment : segments) source->pieces_.push_back({std::move(segment), 0});
   if (!options.log.empty()) HAKO_RETURN_IF_ERROR(source->AddLog(options.log));
   source->report_.copy_lsn = source->report_.lsn = named.from.lsn;

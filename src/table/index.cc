@@ -76,6 +76,11 @@ std::string DefaultName(const IndexOptions& options) {
   return name;
 }
 
+// The index in an error: its name may not be made yet.
+std::string TitleOf(const IndexOptions& options) {
+  return absl::StrCat("index ", options.name.empty() ? DefaultName(options) : options.name);
+}
+
 // Adds the names of the columns of a condition.
 void AddColumns(const Node& node, std::vector<std::string>* columns) {
   if (node.op > Op::kNot && !node.is_key) columns->push_back(node.column);
@@ -86,22 +91,23 @@ StatusOr<Condition> WhereOf(const IndexOptions& options) {
   if (options.where.empty()) return Condition();
   StatusOr<Condition> where = ParseCondition(options.where);
   if (where.ok()) HAKO_RETURN_IF_ERROR(where->status());
-  if (!where.ok()) return Status(where.status().code(), absl::StrCat("index ", options.name, ": ", where.status().message()));
+  if (!where.ok()) return Status(where.status().code(), absl::StrCat(TitleOf(options), ": ", where.status().message()));
   return where;
 }
 
 Status CheckOptions(const IndexOptions& options) {
   if (options.columns.empty()) return absl::InvalidArgumentError("an index needs a column");
   if (options.columns.size() > TableLimits::kIndexedColumns)
-    return absl::OutOfRangeError(absl::StrCat("index ", options.name, " has more than ", TableLimits::kIndexedColumns, " columns"));
+    return absl::OutOfRangeError(absl::StrCat(TitleOf(options), " has more than ", TableLimits::kIndexedColumns, " columns"));
   if (options.name.size() > TableLimits::kColumnName)
     return TooLargeError("the name of an index", options.name.size(), TableLimits::kColumnName);
   const auto is_words = [](const IndexColumn& part) { return part.kind >= IndexKind::kToken; };
   const bool has_words = std::any_of(options.columns.begin(), options.columns.end(), is_words);
   if (has_words && (options.columns.size() > 1 || options.unique || !options.covering.empty()))
     return absl::InvalidArgumentError(
-        absl::StrCat("index ", options.name, ": one of words or q-grams has one column, is not unique and covers no other"));
-  if (options.q < 1 || options.q > 8) return absl::InvalidArgumentError(absl::StrCat("index ", options.name, ": q must be 1 to 8"));
+        absl::StrCat(TitleOf(options), ": one of words or q-grams has one column, is not unique and covers no other"));
+  if (options.q < 1 || options.q > 8)
+    return absl::InvalidArgumentError(absl::StrCat(TitleOf(options), ": q must be 1 to 8, and is ", options.q));
   return absl::OkStatus();
 }
 

@@ -43,7 +43,10 @@ StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(const std::string& path, cons
 HAKO_OR_NO_MEMORY
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenInMemory(const TableOptions& options) HAKO_TRY {
+  if (options.tree.durability == Durability::kPower)
+    return absl::InvalidArgumentError("TableOptions::tree.durability kPower requires a path: nothing of a table in memory is durable");
   BabyOptions baby;
+  baby.log_archive = options.tree.log_archive;  // refused: it requires a path, too
   baby.page_size = options.tree.page_size;
   baby.durability = Durability::kNone;
   HAKO_ASSIGN_OR_RETURN(auto db, BabyDBM<>::Open(baby));

@@ -7,6 +7,25 @@
 #include "hako/table/typed_value.h"
 
 namespace hako::table {
+namespace {
+
+thread_local QueryRun* innermost = nullptr;  // the run of this thread whose visitor may run others
+
+}  // namespace
+
+QueryRun::QueryRun(const Query& query) : query_(query), core_(*query.core_), outer_(std::exchange(innermost, this)) {}
+
+QueryRun::~QueryRun() {
+  ReleaseIndices();
+  innermost = outer_;
+}
+
+bool QueryRun::IsUsedHere(const Index& index) {
+  for (const QueryRun* run = innermost; run != nullptr; run = run->outer_) {
+    if (std::find(run->held_.begin(), run->held_.end(), &index) != run->held_.end()) return true;
+  }
+  return false;
+}
 
 Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns, bool explains) {
   where_ = TypedCondition(query_.where_, core_.catalogue.names());

@@ -54,6 +54,7 @@ class Parser {
  private:
   template <class T>
   StatusOr<T> Finish(T result) {
+    if (IsWord("from")) FailAt(token_.position, "a statement has no 'from': it is of the table that runs it");
     if (status_.ok() && token_.kind != Token::Kind::kEnd) Fail("the end");
     if (status_.ok() && num_taken_ < parameters_.size())
       FailAt(text_.size(), absl::StrCat(parameters_.size(), " parameters are given, and the statement has ", num_taken_, " places (?)"));
@@ -63,7 +64,9 @@ class Parser {
 
   void Fail(std::string_view expected) {
     if (!status_.ok()) return;
-    const std::string found = token_.kind == Token::Kind::kEnd ? "the end" : absl::StrCat("'", token_.text, "'");
+    const std::string found = token_.kind == Token::Kind::kEnd          ? "the end"
+                              : token_.kind == Token::Kind::kQuotedWord ? absl::StrCat("\"", token_.text, "\", a column in double quotes")
+                                                                        : absl::StrCat("'", token_.text, "'");
     status_ =
         absl::InvalidArgumentError(absl::StrCat("position ", token_.position + 1, ": expected ", ToAbsl(expected), ", found ", found));
   }
@@ -206,9 +209,10 @@ class Parser {
     return text;
   }
   std::uint64_t TakeCount() {
-    std::optional<Value> number = TakeParameter();
-    if (!number && token_.kind == Token::Kind::kNumber) number = table::ParseDecimal(token_.text);
+    const std::optional<Value> parameter = TakeParameter();
+    const std::optional<Value> number = !parameter && token_.kind == Token::Kind::kNumber ? table::ParseDecimal(token_.text) : parameter;
     if (!number || number->kind() != Value::Kind::kInt || number->int_value() < 0) {
+      if (parameter) FailAt(token_.position, absl::StrCat("parameter ", num_taken_, " is no number of rows"));
       Fail("a number of rows");
       return 0;
     }
@@ -320,9 +324,10 @@ class Parser {
     } while (TakeSign(","));
   }
   void ParseAssignment(Statement* statement) {
+    const std::size_t position = token_.position;
     const std::string name = TakeColumn();
     mentions_.pop_back();  // it may be new
-    if (name.empty()) Fail("a column other than the key");
+    if (name.empty()) FailAt(position, "the primary key of a row does not change: put the row under another key, and remove this one");
     Expect("=");
     statement->assignments.push_back({name, TakeLiteral(true)});
   }

@@ -15,6 +15,7 @@ Status TableCore::FetchRow(std::string_view key, RowBuffer* bytes) {
 }
 
 StatusOr<std::uint64_t> TableCore::CountRows() {
+  HAKO_RETURN_IF_ERROR(store->CheckOpen());
   std::int64_t known = rows_at_open.load(std::memory_order_acquire);
   if (known == kUnknown) {
     const auto count = [&]() -> Status {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/no_memory.h"
+#include "hako/table/query_run.h"
 #include "hako/table/table_core.h"
 #include "hako/table/typed_value.h"
 
@@ -174,10 +175,7 @@ StatusOr<bool> TableDBM::Contains(std::string_view key) {
   return status.ok();
 }
 
-StatusOr<std::uint64_t> TableDBM::Count() {
-  if (is_closed_) return absl::FailedPreconditionError("the database is closed");
-  return core_->CountRows();
-}
+StatusOr<std::uint64_t> TableDBM::Count() { return core_->CountRows(); }
 
 StatusOr<ColumnId> TableDBM::FindColumn(std::string_view name) const {
   const table::StoredColumn* const column = core_->catalogue.names().Find(name);
@@ -304,7 +302,11 @@ Status TableDBM::DropIndex(std::string_view name) HAKO_TRY {
   const sync::MutexLock lock(core.catalogue.mutex());
   (void)table::RemoveLeftovers(core);
   for (const auto& index : core.catalogue.all_indices()) {
-    if (index->name() == name && index->state() != table::IndexState::kDropped) return table::DropIndex(core, *index);
+    if (index->name() != name || index->state() == table::IndexState::kDropped) continue;
+    if (table::QueryRun::IsUsedHere(*index))
+      return absl::FailedPreconditionError(
+          absl::StrCat("a query of this thread uses index ", index->name(), ": drop it once that has ended"));
+    return table::DropIndex(core, *index);
   }
   return AbsentError();
 }

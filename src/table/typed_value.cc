@@ -98,8 +98,11 @@ StatusOr<Value> TypedValue(const StoredColumn& column, const Value& value) {
   const std::optional<Value> typed = Converted(column.type, value);
   if (typed) return *typed;
   const std::string text = value.ToText();
-  return absl::InvalidArgumentError(absl::StrCat("column '", column.name, "' has type ", ToAbsl(NameOf(column.type)), ", which '",
-                                                 text::IsUtf8(text) ? text.substr(0, 40) : "...", "' is not"));
+  const std::string what = value.kind() == Kind::kBytes    ? absl::StrCat("'", text::IsUtf8(text) ? text.substr(0, 40) : "...", "'")
+                           : value.kind() == Kind::kDouble ? absl::StrCat("the double ", text)
+                                                           : absl::StrCat(value.kind() == Kind::kInt ? "the integer " : "the bool ", text);
+  return absl::InvalidArgumentError(
+      absl::StrCat("column '", column.name, "' has type ", ToAbsl(NameOf(column.type)), ", which ", what, " is not"));
 }
 
 OwnedValue TypedLiteral(ColumnType type, const Value& literal) {

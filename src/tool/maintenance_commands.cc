@@ -80,6 +80,8 @@ struct CopyOptions {
 int RunCopy(const CopyOptions& options) {
   const std::string& source = options.database.path();
   if (IsSameFile(source, options.destination)) return FailUsage("copy", "the database and its copy are the same file");
+  if (options.destination.find('?') != options.destination.npos)
+    return FailUsage("copy", absl::StrCat(options.destination, ": a copy has the options of its database, and its name takes none"));
   const auto file_kind = [](const AnyOptions& any) {
     const std::string_view kind = any.ResolvedKind();
     if (any.path.ends_with(".hktb")) return std::string("table");
@@ -131,7 +133,7 @@ int MergeFrom(MergeOptions& options, const DatabaseOptions& source, const Interr
     std::uint64_t num_records = 0;
     auto it = from.MakeIterator();
     for (it.First(); options.damage.IsAtRecord(source, it) && interrupt.signal() == 0; it.Next()) {
-      const Status set = db.Set(it.key(), it.value(), {.overwrite = !options.no_overwrite});
+      const Status set = db.Set(it.key(), it.value(), {.overwrite = !options.no_overwrite, .expire_at = it.expire_at()});
       if (!set.ok() && !absl::IsAlreadyExists(set)) return FailDatabase(options.database, set);
       if (++num_records % 256 == 0) progress.Update(num_records, num_records);
     }

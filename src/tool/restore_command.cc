@@ -5,15 +5,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "hako/dbm/any_dbm.h"
+#include "hako/dbm/log_place.h"
 #include "hako/dbm/restore.h"
 #include "tool/command.h"
 #include "tool/output.h"
@@ -37,6 +40,11 @@ bool TakePoint(const std::string& text, hako::RestoreOptions* options) {
 }
 
 int FailRestore(const RestoreCommandOptions& options, const Status& status) {
+  std::error_code ignored;
+  if (absl::IsNotFound(status) && !options.restore.log.empty() && !std::filesystem::exists(options.restore.log, ignored)) {
+    Complain(absl::StrCat(options.restore.log, ": no such file; the option --log takes the log beside a lost database, if it is there"));
+    return kExitFile;
+  }
   std::string_view advice;
   switch (status.code()) {
     case absl::StatusCode::kAlreadyExists:
@@ -59,6 +67,7 @@ int FailRestore(const RestoreCommandOptions& options, const Status& status) {
 }
 
 int RunRestore(const RestoreCommandOptions& options) {
+  if (const Status free = RefuseLogBeside(options.to); !free.ok()) return Fail(options.to, free);
   const StatusOr<RestoreReport> report = [&] {
     const Ticker ticker(absl::StrCat("restoring ", options.to));
     return AnyDBM::Restore(options.copy, options.archive, options.to, options.restore);

@@ -222,6 +222,23 @@ bool PassDamageReturnsBool(hako::TreeDBM<>::Iterator& it) {
 #endif
 }
 
+// A string is a span of its bytes: of an empty one nothing was copied.
+hako::Status GetIntoAStringByReference(hako::HashDBM<>& db, std::string& value) {
+#ifdef GET_INTO_A_STRING_BY_REFERENCE  // refused: deleted
+  return db.Get("k", value).status();
+#else
+  return db.Get("k", &value);
+#endif
+}
+
+hako::Status GetIntoAStringByNumber(hako::ArrayDBM<>& db, std::string& value) {
+#ifdef GET_INTO_A_STRING_BY_NUMBER  // refused: deleted
+  return db.Get(17, value).status();
+#else
+  return db.Get(17, &value);
+#endif
+}
+
 hako::Status StatusIsIgnored(hako::HashDBM<>& db) {
 #ifdef A_STATUS_IS_IGNORED  // refused: nodiscard
   db.Set("k", "v");
@@ -242,7 +259,7 @@ int main() {
                      sizeof(&GetMultiByNumber) + sizeof(&ProcessFirstReturnsBool) + sizeof(&ActionOfATemporary) +
                      sizeof(&ActionWithATimeOfATemporary) + sizeof(&ActionKeepingTheTimeOfATemporary) + sizeof(&ExpectOfATemporary) +
                      sizeof(&OnEvictionReturnsBool) + sizeof(&OnDamageReturnsAStatus) + sizeof(&PassDamageReturnsBool) +
-                     sizeof(&StatusIsIgnored) ==
+                     sizeof(&GetIntoAStringByReference) + sizeof(&GetIntoAStringByNumber) + sizeof(&StatusIsIgnored) ==
                  0
              ? 1
              : 0;

@@ -319,6 +319,20 @@ TEST(AnyDBM, ShowsRangesIfOrdered) {
   }
 }
 
+// In another order keys of one prefix are no neighbours: of 1, 2, 10 and 19 those of "1" are not in a row.
+TEST(AnyDBM, ShowsNoPrefixRangeOfAnotherOrder) {
+  TempDir directory;
+  ASSERT_OK_AND_ASSIGN(auto tree, (TreeDBM<MemoryMapParallelFile, DecimalComparator>::Open(directory.File("a.hkt"))));
+  AnyDBM decimal(std::move(tree));
+  ASSERT_OK_AND_ASSIGN(auto array, AnyDBM::Open(directory.File("a.hka?width=1")));
+  for (AnyDBM* const db : {&decimal, array.get()}) {
+    for (const char* key : {"1", "2", "10", "19"}) EXPECT_THAT(db->Set(key, "v"), IsOk());
+    auto range = db->PrefixRange("1");
+    EXPECT_TRUE(range.begin() == range.end());
+    EXPECT_THAT(range.status(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("bytewise")));
+  }
+}
+
 TEST(AnyDBM, KeepsTheOrderOfAWrappedDatabase) {
   TempDir directory;
   ASSERT_OK_AND_ASSIGN(auto tree, (TreeDBM<MemoryMapParallelFile, DecimalComparator>::Open(directory.File("a.hkt"))));

@@ -34,6 +34,7 @@ namespace hako {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using Value = std::optional<std::string_view>;
 
 const auto kNotFound = StatusIs(absl::StatusCode::kNotFound);
@@ -122,8 +123,15 @@ void UseRecords(D& db) {
   EXPECT_THAT(db.ProcessFirst([&](std::string_view key, std::string_view) { seen = key; }), IsOk());
   std::vector<std::string> shown;
   auto it = db.MakeIterator();
+  for (; it.Valid(); it.Next()) shown.emplace_back(it.key());  // without First
+  EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("First")));
+  it.Next();
+  EXPECT_FALSE(it.Valid());
   for (it.First(); it.Valid(); it.Next()) shown.emplace_back(it.key());
   EXPECT_THAT(shown, testing::UnorderedElementsAre("1", "3"));
+  it.Next();
+  EXPECT_FALSE(it.Valid());
+  EXPECT_THAT(it.status(), IsOk());
   it.Jump("3");
   EXPECT_THAT(it.Set(two), IsOk());
   EXPECT_THAT(it.Process([](Value) { return Action::Keep(); }), IsOk());
@@ -358,8 +366,35 @@ TEST(NaturalCalls, OfOptionsThatHaveNoEffect) {
   EXPECT_THAT(TinyDBM<>::Open({.log_bytes = 1}).status(), refused);
   EXPECT_THAT(BabyDBM<>::Open({.log_bytes = 1}).status(), refused);
   EXPECT_THAT(MemoryArrayDBM<>::Open({.width = 8, .log_bytes = 1}).status(), refused);
+  // A log archive of a database that has no log.
+  EXPECT_THAT(TinyDBM<>::Open({.log_archive = directory.path()}).status(), refused);
+  EXPECT_THAT(BabyDBM<>::Open({.log_archive = directory.path()}).status(), refused);
+  EXPECT_THAT(MemoryArrayDBM<>::Open({.width = 8, .log_archive = directory.path()}).status(), refused);
+  EXPECT_THAT(AnyDBM::Open("?dbm=baby,log_archive=" + directory.path()).status(), refused);
   EXPECT_THAT(PositionalParallelFile::Open(path, {.block_size = 4096}).status(), refused);
   EXPECT_THAT(PositionalParallelFile::Open(path, {.padding = true}).status(), refused);
+}
+
+// Load of a snapshot that the array cannot take says which file and which record, and keeps the records.
+TEST(NaturalCalls, OfLoadIntoAnArray) {
+  TempDir directory;
+  ASSERT_OK_AND_ASSIGN(auto texts, TinyDBM<>::Open());
+  EXPECT_THAT(texts->Set("1", "12345678"), IsOk());
+  EXPECT_THAT(texts->Save(directory.File("numbers")), IsOk());
+  EXPECT_THAT(texts->Set("2", "123456789"), IsOk());
+  EXPECT_THAT(texts->Save(directory.File("long")), IsOk());
+  EXPECT_THAT(texts->Remove("2"), IsOk());
+  EXPECT_THAT(texts->Set("name", "Ada"), IsOk());
+  EXPECT_THAT(texts->Save(directory.File("names")), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto db, MemoryArrayDBM<>::Open({.width = 8}));
+  EXPECT_THAT(db->Set(7, "kept"), IsOk());
+  EXPECT_THAT(db->Load(directory.File("names")),
+              StatusIs(absl::StatusCode::kInvalidArgument, testing::AllOf(HasSubstr("'name'"), HasSubstr(directory.File("names")))));
+  EXPECT_THAT(db->Load(directory.File("long")), StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("9 bytes")));
+  EXPECT_EQ(db->Count(), 1u);
+  EXPECT_THAT(db->Contains(7), IsOkAndHolds(true));
+  EXPECT_THAT(db->Load(directory.File("numbers")), IsOk());
+  EXPECT_THAT(db->Get(1), IsOkAndHolds("12345678"));
 }
 
 }  // namespace

@@ -201,6 +201,9 @@ TYPED_TEST(RestoreErrorTest, ArchiveOfAnotherDatabaseIsRefused) {
     return this->RestoreStatus(this->lives_.File("plain"), this->archive_);
   }();
   EXPECT_TRUE(absl::IsFailedPrecondition(unnamed)) << unnamed;
+  std::filesystem::create_directory(this->lives_.File("empty"));
+  const Status empty = this->RestoreStatus(this->copy_, this->lives_.File("empty"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(empty)) << empty;
 }
 
 TYPED_TEST(RestoreErrorTest, BranchesOfAHistoryAreNotMixed) {
@@ -216,6 +219,27 @@ TYPED_TEST(RestoreErrorTest, BranchesOfAHistoryAreNotMixed) {
   ASSERT_THAT(db->Close(), IsOk());
   EXPECT_TRUE(absl::IsFailedPrecondition(this->RestoreStatus(branch_copy, this->archive_)));
   EXPECT_TRUE(absl::IsFailedPrecondition(this->RestoreStatus(this->copy_, this->other_archive_)));
+}
+
+// A copy that was made within the last segment of the archive is older than its end.
+TYPED_TEST(RestoreErrorTest, OlderCopyDoesNotGoOnBehindTheLastSegment) {
+  const std::string path = this->lives_.File("db"), copy = this->lives_.File("older");
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, this->Open(path, this->other_archive_));
+    EXPECT_THAT(db->Set("in both", "1"), IsOk());
+    ASSERT_THAT(CopyDatabase(*db, copy), IsOk());
+    EXPECT_THAT(db->Set("newer", "2"), IsOk());
+    ASSERT_THAT(db->Close(), IsOk());
+  }
+  const Status older = this->Open(copy, this->other_archive_).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(older)) << older;
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(path, this->other_archive_));
+  EXPECT_EQ(db->Count(), 2u);
+  ASSERT_THAT(CopyDatabase(*db, copy), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto same, this->Open(copy, this->other_archive_));  // as new as the archive
+  EXPECT_EQ(same->Count(), 2u);
+  EXPECT_THAT(same->Close(), IsOk());
 }
 
 TYPED_TEST(RestoreErrorTest, NeverReplacesAFile) {

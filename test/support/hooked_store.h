@@ -33,6 +33,7 @@ class HookedStore final : public table::TableStore {
     return std::make_unique<HookedStore>(std::make_unique<table::TreeStore<BabyDBM<>>>(*BabyDBM<>::Open(BabyOptions())), std::move(hook));
   }
 
+  Status CheckOpen() override { return store_->CheckOpen(); }
   Status Fetch(std::string_view key, SinkRef sink) override {
     HAKO_RETURN_IF_ERROR(hook_->Run(Call::kRead));
     return store_->Fetch(key, sink);

@@ -95,6 +95,11 @@ TEST_F(StatementTest, WhatHasNoMeaningIsAnErrorWithItsPosition) {
   EXPECT_THAT(error("delete where age = 1 order by age in batches"), StartsWith("position 22: batches are in the order of the keys"));
   EXPECT_THAT(error("delete where age = 1 in parts"), StartsWith("position 25: expected 'batches', found 'parts'"));
   EXPECT_THAT(error("select * in batches"), StartsWith("position 10: expected the end"));
+  EXPECT_THAT(error("select name where name = \"Ada\""), HasSubstr("found \"Ada\", a column in double quotes"));
+  EXPECT_THAT(error("select * from people"), StartsWith("position 10: a statement has no 'from'"));
+  EXPECT_THAT(error("update set key = 'k'"), StartsWith("position 12: the primary key of a row does not change"));
+  EXPECT_THAT(ParseStatement("select * limit ?", {"ten"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("position 16: parameter 1 is no number of rows")));
   EXPECT_THAT(error("delete group by city"), StartsWith("position 8: expected the end"));
 }
 

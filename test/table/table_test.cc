@@ -367,5 +367,62 @@ TEST(TableTest, ReadOnlyTableRefusesChanges) {
   EXPECT_THAT(table->Verify(), IsOk());
 }
 
+TEST(TableTest, ClosedTableRefusesEachQuery) {
+  const TempDir dir;
+  ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(dir.path() + "/t.hktb"));
+  ASSERT_THAT(table->Put("k", {{"a", 1}}), IsOk());
+  EXPECT_THAT(table->Select().Count(), IsOkAndHolds(1u));
+  ASSERT_THAT(table->Close(), IsOk());
+  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("closed"));
+  EXPECT_THAT(table->Select().Count(), refused);
+  EXPECT_THAT(table->Select().Limit(5).Count(), refused);
+  EXPECT_THAT(table->Select().Where(Column("a") == 1).Count(), refused);
+  EXPECT_THAT(table->Select().Keys(), refused);
+  EXPECT_THAT(table->Select().Aggregate("a").status(), refused);
+  EXPECT_THAT(table->Count(), refused);
+}
+
+TEST(TableTest, TableInMemoryRefusesWhatRequiresAFile) {
+  const TempDir dir;
+  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("path"));
+  EXPECT_THAT(TableDBM::OpenInMemory({.tree = {.durability = Durability::kPower}}), refused);
+  EXPECT_THAT(TableDBM::OpenInMemory({.tree = {.log_archive = dir.path()}}), refused);
+}
+
+TEST(TableTest, ErrorsNameTheKindOfAValueAndTheIndexThatHasNoNameYet) {
+  const auto table = OpenMemory();
+  ASSERT_THAT(table->SetColumn("age", {.type = ColumnType::kInt64}), IsOk());
+  EXPECT_THAT(table->Put("k", {{"age", 2.0}}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("which the double 2 is not")));
+  EXPECT_THAT(table->Put("k", {{"age", "two"}}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("which 'two' is not")));
+  EXPECT_THAT(table->CreateIndex({.columns = {{"text", IndexKind::kQGram}}, .q = 9}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index text:qgram:9: q must be 1 to 8, and is 9")));
+  EXPECT_THAT(table->CreateIndex({.columns = {{"age"}}, .where = "age >"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index age where age >: position 6")));
+}
+
+// It would wait for its own query.
+TEST(TableTest, VisitorCannotDropTheIndexThatShowsIt) {
+  const auto table = OpenMemory();
+  ASSERT_THAT(table->CreateIndex({.columns = {{"a"}}}), IsOk());
+  ASSERT_THAT(table->CreateIndex({.columns = {{"b"}}}), IsOk());
+  ASSERT_THAT(table->Put("k", {{"a", 1}}), IsOk());
+  Status own, inner, other;
+  const auto drop = [&](std::string_view, const RowView&) {
+    own = table->DropIndex("a");
+    inner = table->Select().Where(Key() == "k").Each([&](std::string_view, const RowView&) {
+      own = table->DropIndex("a");
+      return false;
+    });
+    other = table->DropIndex("b");
+    return false;
+  };
+  EXPECT_THAT(table->Select().Where(Column("a") == 1).Each(drop), IsOk());
+  EXPECT_THAT(own, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("index a")));
+  EXPECT_THAT(inner, IsOk());
+  EXPECT_THAT(other, IsOk());
+  EXPECT_THAT(table->DropIndex("a"), IsOk());
+  EXPECT_TRUE(table->Indices().empty());
+}
+
 }  // namespace
 }  // namespace hako

@@ -109,6 +109,26 @@ TEST_F(Maintenance, MergeAddsTheRecordsOfOthers) {
   EXPECT_THAT(absent.err, StartsWith("hako: " + dir_.File("absent.hkh") + ": no such file"));
 }
 
+TEST_F(Maintenance, MergeKeepsTheTimesOfRecords) {
+  const std::string from = dir_.File("from.hkh"), to = dir_.File("to.hkt?expiry=true");
+  ASSERT_EQ(RunTool({"create", from + "?expiry=true"}).exit_code, 0);
+  ASSERT_EQ(RunTool({"set", from, "k", "v", "--expire_at", "2100-01-01T00:00Z"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"merge", to, from}).exit_code, 0);
+  EXPECT_EQ(RunTool({"expire", dir_.File("to.hkt"), "k"}).out, "2100-01-01T00:00:00.000Z\n");
+  const ToolResult plain = RunTool({"merge", a_, from});  // as import refuses such a record
+  EXPECT_EQ(plain.exit_code, 3);
+  EXPECT_THAT(plain.err, HasSubstr("without the option expiry"));
+  EXPECT_THAT(List(a_), testing::IsEmpty());
+}
+
+TEST_F(Maintenance, NameOfACopyTakesNoOptions) {
+  Import(a_, "k\tv\n");
+  const ToolResult copied = RunTool({"copy", a_, dir_.File("c.hkh?expiry=true")});
+  EXPECT_EQ(copied.exit_code, 2);
+  EXPECT_THAT(copied.err, HasSubstr("its name takes none"));
+  EXPECT_FALSE(std::filesystem::exists(dir_.File("c.hkh?expiry=true")));
+}
+
 TEST_F(Maintenance, CopyKeepsRestrictivePermissions) {
   Import(a_, "k\tv\n");
   const std::string copy = dir_.File("copy.hkh");

@@ -74,6 +74,9 @@ TEST_P(Restore, ExplainsWhatItRefuses) {
   const ToolResult there = RunTool({"restore", copy_, archive_, path_});
   EXPECT_EQ(there.exit_code, 3);
   EXPECT_THAT(there.err, HasSubstr("a restore never replaces a file"));
+  const ToolResult no_log = RunTool({"restore", copy_, archive_, to_, "--log", dir_.File("lost-log")});
+  EXPECT_EQ(no_log.exit_code, 3);
+  EXPECT_THAT(no_log.err, HasSubstr(dir_.File("lost-log") + ": no such file"));
   EXPECT_FALSE(std::filesystem::exists(to_));
 }
 

@@ -23,6 +23,8 @@ struct AnyDBM::CursorInterface {
   virtual std::uint64_t expire_at() const = 0;
   virtual const Status& status() const = 0;
   virtual bool SkipDamage() = 0;
+  // At the end, with this status() until First or Jump.
+  virtual void Refuse(Status why) = 0;
 };
 
 template <class Cursor>
@@ -66,6 +68,7 @@ class AnyDBM::CursorModel final : public CursorInterface {
     if constexpr (requires { cursor_.SkipDamage(); }) return refused_.ok() && cursor_.SkipDamage();
     return false;
   }
+  void Refuse(Status why) override { refused_ = std::move(why); }
 
  private:
   template <class Move>
@@ -104,6 +107,7 @@ struct AnyDBM::Interface {
   virtual std::unique_ptr<CursorInterface> MakeCursor() = 0;
   virtual bool IsOrdered() const = 0;
   virtual Order KeyOrder() const = 0;  // null if unordered
+  virtual bool HasPrefixRange() const = 0;
   virtual StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) = 0;
   virtual StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) = 0;
   virtual std::uint64_t Count() const = 0;
@@ -158,6 +162,9 @@ class AnyDBM::Model : public Interface {
   Order KeyOrder() const override {
     if constexpr (requires { &D::CompareKeys; }) return &D::CompareKeys;
     return nullptr;
+  }
+  bool HasPrefixRange() const override {
+    return requires(D & db) { db.PrefixRange(std::string_view()); };
   }
   StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) override {
     if constexpr (OrderedDBM<D>) return db_->CountRange(from, to);
@@ -374,9 +381,14 @@ inline RangeView<AnyDBM::Iterator, false> AnyDBM::ReverseRange(std::string_view 
   return {MakeIterator(), start, inside_->KeyOrder()};
 }
 inline RangeView<AnyDBM::Iterator, true> AnyDBM::PrefixRange(std::string_view prefix) {
-  const auto start = [prefix](Iterator& it) {
+  const auto start = [this, prefix](Iterator& it) -> std::optional<std::string> {
     it.JumpUpper(prefix, true);
-    return EndOfPrefix(prefix);
+    if (inside_->HasPrefixRange() || !inside_->IsOrdered()) return EndOfPrefix(prefix);
+    if (it.inside_ != nullptr)
+      it.inside_->Refuse(
+          absl::UnimplementedError("PrefixRange needs the bytewise order, in which keys of one prefix are neighbours: Search "
+                                   "(dbm/search.h) finds them in any order"));
+    return std::nullopt;
   };
   return {MakeIterator(), start, inside_->KeyOrder()};
 }

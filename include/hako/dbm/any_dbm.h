@@ -175,8 +175,8 @@ class AnyDBM : public Operations<AnyDBM> {
   // Whether records are ordered by key, and iterators move both ways.
   bool IsOrdered() const;
   // See dbm/ordered_operations.h. If the database is not IsOrdered, Range() shows all records. The
-  // other functions then return Unimplemented, or an empty range with that status().
-  // REQUIRES: for PrefixRange, the bytewise order
+  // other functions then return Unimplemented, or an empty range with that status(). So does PrefixRange where
+  // the order is not the bytewise one.
   RangeView<Iterator, true> Range();
   RangeView<Iterator, true> Range(std::string_view from, std::optional<std::string_view> to = std::nullopt);
   RangeView<Iterator, false> ReverseRange();

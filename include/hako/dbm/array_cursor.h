@@ -46,12 +46,13 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
   void JumpUpper(std::string_view key, bool inclusive = false);
   void JumpLower(std::string_view key, bool inclusive = false);
 
-  // Moves to the next record.
-  // REQUIRES: Valid()
-  void Next() { Move(id_ + 1, true); }
-  // Moves to the previous record.
-  // REQUIRES: Valid()
-  void Previous() { id_ == 0 ? End(absl::OkStatus()) : Move(id_ - 1, false); }
+  // Moves to the next or the previous record; where there is none to move from, does nothing.
+  void Next() {
+    if (valid_) Move(id_ + 1, true);
+  }
+  void Previous() {
+    if (valid_) id_ == 0 ? End(absl::OkStatus()) : Move(id_ - 1, false);
+  }
 
   // Whether the cursor is at a record.
   bool Valid() const { return valid_; }
@@ -64,7 +65,7 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
   std::string_view value() const { return value_; }            // REQUIRES: Valid(); until the next move
   static std::uint64_t expire_at() { return Expiry::kNever; }  // records do not expire
   // OK at the end; otherwise the error that stopped the iterator.
-  const Status& status() const { return status_; }
+  const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
   // If status() is DataLoss: continues behind the damaged page in the direction of the last move, where
   // the next damage may be. False if there is nothing to skip.
   bool SkipDamage();
@@ -75,13 +76,14 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
   void Move(std::uint64_t from, bool upwards);
   void End(Status status) {
     valid_ = false;
+    has_moved_ = true;
     status_ = std::move(status);
   }
 
   D* database_;
   Array* array_;
   std::uint64_t id_ = 0;
-  bool valid_ = false, upwards_ = true;
+  bool valid_ = false, has_moved_ = false, upwards_ = true;
   mutable std::uint64_t key_of_ = 0;  // the id that key_ spells
   mutable RecordKey key_;
   std::string value_;
@@ -92,6 +94,7 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
 template <class D, class Array>
 void ArrayCursor<D, Array>::Move(std::uint64_t from, bool upwards) HAKO_TRY {
   valid_ = false;
+  has_moved_ = true;
   upwards_ = upwards;
   beyond_.reset();
   status_ = database_->CheckReads();

@@ -118,6 +118,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     HAKO_RETURN_IF_ERROR(Fetch(id, sink));
     return sink.size;
   }
+  StatusOr<std::size_t> Get(std::uint64_t id, std::string& out) = delete;  // see dbm/operations.h
   // Returns whether there is a record.
   StatusOr<bool> Contains(std::uint64_t id);
   // Stores the record, replacing an existing one.

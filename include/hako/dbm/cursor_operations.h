@@ -3,8 +3,9 @@
 // An iterator class C inherits CursorOperations<C> publicly. Beside the functions that MakeIterator
 // promises (dbm/dbm.h) it provides database(), its DBM. An operation applies to the record as it is
 // at that moment, which may differ from key() and value(): these are copies that stay unchanged
-// until the next move. At the end, each operation returns NotFound, or status() if that is an
-// error. Other errors and crash behaviour are those of the DBM's operation.
+// until the next move. Before its first move an iterator is not Valid, and status() is FailedPrecondition; at
+// the end, and before the first move, Next and Previous do nothing. At the end, each operation returns NotFound,
+// or status() if that is an error. Other errors and crash behaviour are those of the DBM's operation.
 #pragma once
 
 #include <string>
@@ -17,6 +18,17 @@
 #include "hako/dbm/dbm.h"
 
 namespace hako {
+
+namespace internal {
+
+// The status of an iterator before its first move: a loop that forgets it shows nothing.
+inline const Status& UnmovedError() {
+  static const auto* const error =
+      new Status(absl::FailedPreconditionError("the iterator is at no record yet: call First, Last or Jump before Valid and Next"));
+  return *error;
+}
+
+}  // namespace internal
 
 // The operations: see the head of this header.
 template <class C>

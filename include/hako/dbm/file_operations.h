@@ -29,6 +29,7 @@
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/log_place.h"
 #include "hako/dbm/options.h"
 #include "hako/file/file.h"
 #include "hako/file/replace_file.h"
@@ -59,13 +60,18 @@ class FileOperations {
   HAKO_OR_NO_MEMORY
 
   // CopyTo of the class into a new file, which replaces the one at `path` and appears whole and
-  // durable or not at all.
+  // durable or not at all. FailedPrecondition if beside it is a log with updates, of a database that was not closed.
   Status CopyTo(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());  // before creating a file
     FileOptions options;
     options.huge_pages = false;  // each would be filled with zeros first, and nobody reads the copy's map
     return ReplaceFile<FileT>(
-        path, [this](FileT file) { return self().CopyTo(std::move(file)); }, options);
+        path,
+        [this, &path](FileT file) -> Status {
+          HAKO_RETURN_IF_ERROR(RefuseLogBeside(path));
+          return self().CopyTo(std::move(file));
+        },
+        options);
   }
   HAKO_OR_NO_MEMORY
 

@@ -38,9 +38,10 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   // Moves to the record of `key`; not Valid if absent. Next continues in the internal order.
   void Jump(std::string_view key);
 
-  // REQUIRES: Valid()
-  // Moves to the next record.
+  // Moves to the next record; at the end, does nothing.
   void Next() {
+    if (!Valid()) [[unlikely]]
+      return;
     if (++record_ >= scan_.size()) FillBucket();
     if (expiry_ != nullptr) [[unlikely]]
       PassExpired();
@@ -53,7 +54,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   std::string_view value() const { return expiry_ != nullptr ? live_.value : scan_.value(record_); }
   std::uint64_t expire_at() const { return live_.time; }  // when the record expires (dbm/expiry.h); 0 = never. REQUIRES: Valid()
   // OK at the end; otherwise the error that stopped the scan.
-  const Status& status() const { return status_; }
+  const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
   // If status() is DataLoss: continues behind the damaged record, where the next damage may be.
   // False if there is nothing to skip.
   bool SkipDamage();
@@ -81,11 +82,13 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   Expiry::Record live_;   // of the current record
   hash::BucketScan<Space> scan_;
   std::size_t record_ = 0;
+  bool has_moved_ = false;
   Status status_;
 };
 
 template <class D, class Index, class Space>
 void HashCursor<D, Index, Space>::First() HAKO_TRY {
+  has_moved_ = true;
   if (status_ = database_->CheckReads(); !status_.ok()) return Finish(status_);
   scan_.Start();
   record_ = 0;
@@ -96,6 +99,7 @@ HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
 template <class D, class Index, class Space>
 void HashCursor<D, Index, Space>::Jump(std::string_view key) HAKO_TRY {
+  has_moved_ = true;
   if (status_ = database_->CheckReads(); !status_.ok()) return Finish(status_);
   scan_.StartAt(space_->KeyHash(key));
   if (StatusOr<bool> more = NextBucket(); !more.ok()) return Finish(more.status());

@@ -315,10 +315,12 @@ auto LogOperations<D, FileT, Options>::OpenArchive(const Options& options, const
   const log::Link last = named.link();
   if (archive->last().IsNone()) {
     archive->set_last(last);
-  } else if (archive->last() != last) {
+  } else if (!archive->EndsAt(last, named.from.lsn)) {
+    const std::string place = archive->last() == last ? absl::StrCat("LSN ", named.from.lsn, ", within it")
+                              : last.sequence == 0    ? "none"
+                                                      : absl::StrCat("segment ", last.sequence);
     return absl::FailedPreconditionError(absl::StrCat("the log archive ", archive->directory(), " ends with segment ",
-                                                      archive->last().sequence, ", and the history of the database with ",
-                                                      last.sequence == 0 ? "none" : absl::StrCat("segment ", last.sequence),
+                                                      archive->last().sequence, ", and the history of the database with ", place,
                                                       ": it is the archive of another database, or this one is an older copy, or its "
                                                       "history has ended; use an empty directory"));
   }

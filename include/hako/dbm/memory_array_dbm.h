@@ -10,8 +10,10 @@
 #include <concepts>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "hako/array/record_key.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/array_operations.h"
@@ -77,6 +79,12 @@ class MemoryArrayDBM : public ArrayOperations<MemoryArrayDBM<FileT>, log::Logged
     return this->RunExclusive([&] { return array().Verify(this->Count()); });
   }
   HAKO_OR_NO_MEMORY
+
+  // Whether a record of a snapshot can be one of this array: Load asks before it changes anything.
+  Status CheckRecord(std::string_view key, std::string_view value) const {
+    HAKO_RETURN_IF_ERROR(RecordKey::Parse(key).status());
+    return value.size() <= this->width() ? absl::OkStatus() : TooLargeError("a value of the snapshot", value.size(), this->width());
+  }
 
   // Removes all records. Stops writers meanwhile.
   Status Clear() HAKO_TRY {

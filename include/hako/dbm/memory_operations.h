@@ -45,6 +45,7 @@
 #include "hako/base/wall_clock.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/log_operations.h"
+#include "hako/dbm/log_place.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/snapshot_place.h"
 #include "hako/dbm/write_batch.h"
@@ -81,10 +82,14 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   }
   HAKO_OR_NO_MEMORY
   // Creates or replaces the file at `path` atomically and durably (file/replace_file.h). An error
-  // leaves it unchanged. Unavailable for the file of an open database, this one included.
+  // leaves it unchanged. Unavailable for the file of an open database, this one included; FailedPrecondition if
+  // beside it is a log with updates, of a database that was not closed.
   Status Save(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
-    return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
+    return ReplaceFile<FileT>(path, [this, &path](FileT& file) -> Status {
+      HAKO_RETURN_IF_ERROR(RefuseLogBeside(path));
+      return Save(file);
+    });
   }
   HAKO_OR_NO_MEMORY
 
@@ -147,6 +152,7 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   }
   // The end of D::Open without a path.
   Status Begin(const Options& options) {
+    if (Logs::Archives(options)) return absl::InvalidArgumentError("the option log_archive requires a path: without one there is no log");
     HAKO_RETURN_IF_ERROR(BeginTimes(options, Expiry::FirstClock(options)));
     BeginShowing(options);
     this->closed_ = false;

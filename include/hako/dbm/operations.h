@@ -85,6 +85,8 @@ class Operations : public MultiOperations<D> {
   // Copies the value into `out` if it fits, and returns its size either way. A size above
   // out.size() means that nothing was copied.
   StatusOr<std::size_t> Get(std::string_view key, std::span<char> out);
+  // Deleted: as a span, a string has room for as many bytes as it has. Pass its address, or std::span(out).
+  StatusOr<std::size_t> Get(std::string_view key, std::string& out) = delete;
 
   // Shows the value without a copy to visitor(std::string_view), with the record's bucket or leaf
   // locked. A tree shows a copy of a value stored out of line.

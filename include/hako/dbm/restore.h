@@ -24,8 +24,9 @@
 //
 // Errors
 //   AlreadyExists       there is a file at `to`
-//   FailedPrecondition  the copy is not of a database with an archive; or the archive is that of another
-//                       database or branch, or has nothing of the log that the copy names
+//   FailedPrecondition  beside `to` is a log with updates, which may be that of a lost database: move it, and give its
+//                       path as `log`; the copy is not of a database with an archive; or the archive is that of another
+//                       database or branch, or has nothing of the log that the copy names, or is no archive
 //   DataLoss            a segment is missing between the copy and the point, or a record is damaged; it
 //                       names the segment, or file and offset. A power cut may leave segments of the
 //                       log without those before them, which look so too; Open of the database

@@ -31,10 +31,9 @@
 // garbage.
 //
 // The new database appears whole and durable, or not at all. Errors: AlreadyExists if there is a
-// file at `to`; InvalidArgument if `from` is of another kind, order or codec, or no database;
-// Unavailable if another process has it open; DataLoss if both superblocks are lost;
-// ResourceExhausted without space or memory. It takes memory for the longest record, for the report,
-// whose keys are bounded (SalvageReport::kKeyBytesMax, kRangeBytesMax), and what
+// file at `to`; FailedPrecondition if a log with updates is beside it; InvalidArgument if `from` is of another kind, order or codec, or no
+// database; Unavailable if another process has it open; DataLoss if both superblocks are lost; ResourceExhausted without space or memory.
+// It takes memory for the longest record, for the report, whose keys are bounded (SalvageReport::kKeyBytesMax, kRangeBytesMax), and what
 // hash/heap_salvage.h, tree/page_salvage.h and array/array_salvage.h say.
 #pragma once
 
@@ -276,6 +275,7 @@ template <class D, class SalvageT>
 StatusOr<SalvageReport> SalvageFile(const std::string& from, const std::string& to, const FileOptions& options, SalvageT&& salvage) {
   using To = typename SalvageSource<D, PositionalParallelFile>::Target;
   HAKO_RETURN_IF_ERROR(RefuseExisting(to, "a salvage"));
+  HAKO_RETURN_IF_ERROR(RefuseLogBeside(to));
   FileOptions reading;
   reading.mode = OpenMode::kReadOnly;
   reading.lock_timeout = options.lock_timeout;

@@ -89,6 +89,8 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::Next() HAKO_TRY {
+  if (!valid_) [[unlikely]]
+    return;
   ++at_;
   if (copy_.HasChanged()) [[unlikely]] {
     if (copy_.is_in_place && NextInPlace()) return;
@@ -101,6 +103,8 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::Previous() HAKO_TRY {
+  if (!valid_) [[unlikely]]
+    return;
   if (copy_.HasChanged()) [[unlikely]] {
     if (!Reload(tree::Seek::kBefore)) return Fail(tree::Seek::kBefore, true);
   }

@@ -71,11 +71,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // Moves to the last record before `key`, or at `key` if inclusive (RocksDB's SeekForPrev).
   void JumpLower(std::string_view key, bool inclusive = false);
 
-  // Moves to the next record.
-  // REQUIRES: Valid()
+  // Moves to the next or the previous record; where there is none to move from, does nothing.
   void Next();
-  // Moves to the previous record.
-  // REQUIRES: Valid()
   void Previous();
 
   // Whether the cursor is at a record.
@@ -84,7 +81,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   std::string_view value() const { return value_; }  // REQUIRES: Valid(); until the next move
   std::uint64_t expire_at() const { return time_; }  // when the record expires (dbm/expiry.h); 0 = never. REQUIRES: Valid()
   // OK at the end; otherwise the error that stopped the iterator.
-  const Status& status() const { return status_; }
+  const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
   // If status() is DataLoss: continues behind the damaged value or pages in the direction of the
   // last move, where the next damage may be. False if there is nothing to skip.
   bool SkipDamage();
@@ -99,6 +96,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   }
 
   [[gnu::noinline]] bool Load(tree::Seek seek, std::string_view key, bool goes_on = false, bool in_place = false) {
+    has_moved_ = true;
     if (!goes_on) status_ = absl::OkStatus();
     if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
     if (Status open = database_->CheckReads(); !open.ok()) [[unlikely]] {
@@ -259,6 +257,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // At the end of the tree, as the copy has it: the database may have been closed since.
   void End() { EndFor(database_->CheckReads()); }
   [[gnu::cold]] void EndFor(Status status) {
+    has_moved_ = true;
     status_ = std::move(status);
     valid_ = false;
     at_ = 0;
@@ -277,7 +276,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   typename Tree::Copy copy_;
   View page_;
   unsigned at_ = 0;
-  bool valid_ = false;
+  bool valid_ = false, has_moved_ = false;
   const char* ahead_ = nullptr;  // next part of the neighbour leaf to prefetch
   std::size_t ahead_step_ = 0;
   unsigned moves_in_place_ = 0;

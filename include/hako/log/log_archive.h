@@ -119,6 +119,7 @@ class LogArchive {
     if (last == names.rend()) return absl::OkStatus();
     HAKO_ASSIGN_OR_RETURN(const ArchivedSegment segment, ReadArchived<ArchiveFile>(absl::StrCat(directory_, "/", *last)));
     last_ = segment.link();
+    end_ = segment.segment.limit;
     return absl::OkStatus();
   }
   // Keeps other databases away until Unlock. FailedPrecondition names the one that uses the directory.
@@ -149,6 +150,8 @@ class LogArchive {
   const std::string& directory() const { return directory_; }
   // The last segment of the history, which may have been moved elsewhere; none before the first.
   const Link& last() const { return last_; }
+  // Whether the archive ends at this position, as Load has found it.
+  bool EndsAt(const Link& last, Lsn end) const { return last_ == last && end_ == end; }
   void set_last(const Link& last) { last_ = last; }
 
   // Stores a segment of a log, with its records up to `end`, as the successor of last(). An error
@@ -198,6 +201,7 @@ class LogArchive {
     const StatusOr<ArchivedSegment> found = ReadArchived<ArchiveFile>(path);
     if (absl::IsNotFound(found.status())) return absl::OkStatus();
     if (found.ok() && found->log == log && found->segment.first == segment.first) return absl::OkStatus();
+    if (!found.ok() && absl::IsFailedPrecondition(found.status())) return found.status();  // the directory is gone
     return absl::FailedPreconditionError(absl::StrCat(path, " is there already, and not of this database",
                                                       found.ok() ? "" : absl::StrCat(" (", found.status().message(), ")"),
                                                       "; it is not replaced: move it elsewhere"));
@@ -212,6 +216,7 @@ class LogArchive {
 
   std::string directory_;
   Link last_;
+  Lsn end_ = 0;                                  // of the segment that Load has found
   std::optional<PositionalParallelFile> owner_;  // locked
   bool is_kept_ = false;
   std::vector<std::uint64_t> added_;  // until Keep: sequences

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "hako/base/bytes.h"
 #include "hako/base/hash.h"
 #include "hako/base/random_seed.h"
@@ -233,7 +234,8 @@ StatusOr<std::uint64_t> SaveSnapshot(FileT& file, bool has_clock, format::Snapsh
 }
 
 // Replaces a database's records by those of a snapshot. First reads and validates all of it, with
-// no key longer than the database accepts; if that fails the database is unchanged. If a Set fails
+// no key longer than the database accepts, and no record that its CheckRecord refuses, if it has one; if that
+// fails the database is unchanged. If a Set fails
 // the database is left empty. Sets *applied_index to that of the snapshot, and gives the clock of the
 // database at least its time. FailedPrecondition if a log has later updates.
 template <File FileT, class D>
@@ -243,6 +245,7 @@ Status LoadSnapshot(FileT& file, D& database, std::uint64_t* applied_index) {
   bool is_well_formed = true;
   HAKO_RETURN_IF_ERROR(reader.ForEach([&](std::string_view key, std::string_view value) {
     if (expiry != nullptr) is_well_formed = is_well_formed && expiry->Split(value);
+    if constexpr (requires { database.CheckRecord(key, value); }) HAKO_RETURN_IF_ERROR(database.CheckRecord(key, value));
     return key.size() <= D::kKeySizeMax ? absl::OkStatus() : TooLargeError("a key of the snapshot", key.size(), D::kKeySizeMax);
   }));
   if (reader.end().log.IsNeeded()) {
@@ -268,7 +271,8 @@ Status LoadSnapshot(const std::string& path, D& database, std::uint64_t* applied
   FileOptions options;
   options.mode = OpenMode::kReadOnly;
   HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, options));
-  HAKO_RETURN_IF_ERROR(LoadSnapshot(file, database, applied_index));
+  const Status loaded = LoadSnapshot(file, database, applied_index);
+  if (!loaded.ok()) return Status(loaded.code(), absl::StrCat(path, ": ", loaded.message()));
   return file.Close();
 }
 

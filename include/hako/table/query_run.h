@@ -20,9 +20,12 @@ using FiguresByGroup = std::map<OwnedValue, std::vector<Aggregates>>;
 
 class QueryRun {
  public:
-  explicit QueryRun(const Query& query) : query_(query), core_(*query.core_) {}
-  ~QueryRun() { ReleaseIndices(); }
+  explicit QueryRun(const Query& query);
+  ~QueryRun();
   QueryRun(const QueryRun&) = delete;
+
+  // Whether a run of this thread uses the index, which a drop would wait for in vain.
+  static bool IsUsedHere(const Index& index);
 
   // Plans it; `columns`: those that are needed beside the query's own; nullopt: as the query says.
   Status Prepare(const std::optional<std::vector<std::string>>& columns, bool explains = false);
@@ -66,7 +69,8 @@ class QueryRun {
 
   const Query& query_;
   TableCore& core_;
-  Condition where_;  // of the query, with literals as the columns have them
+  QueryRun* const outer_;  // the run of this thread whose visitor runs this one
+  Condition where_;        // of the query, with literals as the columns have them
   Wanted wanted_{};
   Filter filter_;
   Plan plan_;

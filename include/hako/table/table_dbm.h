@@ -115,7 +115,8 @@ class TableDBM {
   // table; otherwise as TreeDBM::Open. A file that it has created and cannot make a table is removed. An
   // index whose creation a crash has cut short is completed, one whose removal was cut short is removed.
   static StatusOr<std::unique_ptr<TableDBM>> Open(const std::string& path, const TableOptions& options = {});
-  // Opens an empty table in memory only.
+  // Opens an empty table in memory only. InvalidArgument for an option out of range, or one that requires a file:
+  // Durability::kPower, a log archive.
   static StatusOr<std::unique_ptr<TableDBM>> OpenInMemory(const TableOptions& options = {});
   // Opens the table in a database of any file, which is new if it has no records.
   static StatusOr<std::unique_ptr<TableDBM>> Open(std::unique_ptr<table::TableStore> store, const TableOptions& options);
@@ -172,7 +173,7 @@ class TableDBM {
   std::vector<ColumnInfo> Columns() const;
   // Whether rows may have no other columns (TableOptions::closed_schema).
   bool HasClosedSchema() const;
-  // Gives a column a type and rules, beside readers and writers. FailedPrecondition, which names a
+  // Gives a column this type and these rules, in place of those that it had, beside readers and writers. FailedPrecondition, which names a
   // row, if an existing row does not keep them; AlreadyExists if it is to be unique and two rows have
   // the same value. Writers keep the rules while the rows are checked. `unique` creates an index, unless
   // there is one.
@@ -185,8 +186,7 @@ class TableDBM {
   Status CreateIndex(const IndexOptions& options);
   // Drops an index, once the queries that use it have ended. NotFound if there is none. If it is OK the
   // index is gone, also after a crash, but an error may leave its space in use until the next call of
-  // this kind, or Close.
-  // REQUIRES: this thread runs no query
+  // this kind, or Close. FailedPrecondition if a query of this thread uses the index, whose visitor calls this.
   Status DropIndex(std::string_view name);
   std::vector<IndexInfo> Indices() const;
 

@@ -73,6 +73,8 @@ class TableStore {
   virtual Status RemoveTogether(const std::string& from, const std::string& to) = 0;
   virtual std::unique_ptr<StoreCursor> MakeCursor() = 0;
 
+  // FailedPrecondition after Close, and in a forked child.
+  virtual Status CheckOpen() = 0;
   virtual std::uint64_t Count() = 0;
   virtual Status Synchronize(SyncMode mode) = 0;
   virtual std::uint64_t LastLsn() = 0;
@@ -151,6 +153,7 @@ class TreeStore final : public TableStore {
   StatusOr<std::uint64_t> CountRange(std::string_view from, const std::string& to) override { return db_->CountRange(from, to); }
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, const std::string& to) override { return db_->RemoveRange(from, to); }
   std::unique_ptr<StoreCursor> MakeCursor() override { return std::make_unique<TreeStoreCursor<D>>(*db_); }
+  Status CheckOpen() override { return db_->CheckOpen(); }
   std::uint64_t Count() override { return db_->Count(); }
   Status RemoveTogether(const std::string& from, const std::string& to) override {
     WriteBatch batch;
