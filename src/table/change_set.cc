@@ -96,7 +96,7 @@ Status ChangeSet::FindState(TableCore& core, std::string_view key, bool is_singl
 Status ChangeSet::Apply(TableCore& core, const Change& change, std::span<const CellOf> cells, bool is_single) {
   State* state = nullptr;
   HAKO_RETURN_IF_ERROR(FindState(core, change.key, is_single, &state));
-  using Kind = Change::Kind;
+  using Kind = ChangeKind;
   if (change.only_if != nullptr) {
     const bool matches = state->has && change.only_if->Matches(change.key, RowView(state->new_bytes, &core.catalogue.names()));
     if (change.only_if->IsStopped()) return QueryEffort::Error();
@@ -128,7 +128,7 @@ Status ChangeSet::Build(TableCore& core, const Change& change, std::span<const C
     const bool is_there = at < old_row.size() && old_row.column(at) == cell.column;
     const Value before = is_there ? old_row.value(at++) : Value();
     merged_.push_back(cell);
-    if (change.kind != Change::Kind::kAppend || before.is_null()) continue;
+    if (change.kind != ChangeKind::kAppend || before.is_null()) continue;
     if (num_texts_ == texts_.size()) texts_.emplace_back();
     std::string& joined = texts_[num_texts_++];
     HAKO_RETURN_IF_ERROR(CheckValue(core.catalogue.names().Get(cell.column)->name, cell.value));

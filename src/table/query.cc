@@ -109,7 +109,7 @@ HAKO_OR_NO_MEMORY
 namespace {
 
 // Makes one change of each row of these keys, in one atomic step.
-StatusOr<std::uint64_t> ChangeKeys(table::TableCore& core, const table::Filter& filter, table::Change::Kind kind,
+StatusOr<std::uint64_t> ChangeKeys(table::TableCore& core, const table::Filter& filter, table::ChangeKind kind,
                                    std::span<const std::string> keys, std::span<const Cell> cells) {
   if (keys.empty()) return std::uint64_t{0};
   std::vector<table::Change> changes;
@@ -121,7 +121,7 @@ StatusOr<std::uint64_t> ChangeKeys(table::TableCore& core, const table::Filter& 
 
 // The same in several steps of `size` rows. A step that is too large for one, as its rows have many entries, is
 // halved, and so are those behind it. *total also counts the rows before an error.
-Status ChangeInBatches(table::TableCore& core, const table::Filter& filter, table::Change::Kind kind, std::span<const std::string> keys,
+Status ChangeInBatches(table::TableCore& core, const table::Filter& filter, table::ChangeKind kind, std::span<const std::string> keys,
                        std::span<const Cell> cells, std::size_t* size, std::uint64_t* total) {
   while (!keys.empty()) {
     const auto batch = keys.first(std::min(*size, keys.size()));
@@ -178,10 +178,10 @@ StatusOr<std::uint64_t> Query::Change(table::ChangeKind kind, std::span<const Ce
   }
 }
 
-StatusOr<std::uint64_t> Query::Update(std::span<const Cell> cells) const HAKO_TRY { return Change(table::Change::Kind::kUpdate, cells); }
+StatusOr<std::uint64_t> Query::Update(std::span<const Cell> cells) const HAKO_TRY { return Change(table::ChangeKind::kUpdate, cells); }
 HAKO_OR_NO_MEMORY
 
-StatusOr<std::uint64_t> Query::Remove() const HAKO_TRY { return Change(table::Change::Kind::kRemove, {}); }
+StatusOr<std::uint64_t> Query::Remove() const HAKO_TRY { return Change(table::ChangeKind::kRemove, {}); }
 HAKO_OR_NO_MEMORY
 
 StatusOr<std::string> Query::Explain() const HAKO_TRY {

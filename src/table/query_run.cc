@@ -52,20 +52,24 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
 
 Status QueryRun::SetOrder() {
   const StoredColumn* column = nullptr;
+  const bool is_numeric = query_.order_ >= RowOrder::kNumericAscending;
   wanted_.is_descending = query_.order_ == RowOrder::kDescending || query_.order_ == RowOrder::kNumericDescending;
   if (!query_.order_by_) {
     if (query_.HasLimit()) wanted_.order_column = ColumnId::kKey;
   } else if (query_.order_by_->empty()) {
-    wanted_.order_column = ColumnId::kKey;
+    wanted_.order_column = is_numeric ? kKeyAsNumber : ColumnId::kKey;
   } else {
     column = core_.catalogue.names().Find(*query_.order_by_);
     wanted_.order_column = column == nullptr ? static_cast<ColumnId>(0xffff) : column->id;
-    if (query_.order_ >= RowOrder::kNumericAscending) wanted_.order_kind = IndexKind::kNumeric;
   }
+  if (query_.order_by_ && is_numeric) wanted_.order_kind = IndexKind::kNumeric;
   if (!query_.after_key_) return absl::OkStatus();
   after_.emplace();
   after_->key = *query_.after_key_;
-  if (wanted_.order_column == ColumnId::kKey) return absl::OkStatus();
+  if (query_.order_by_.value_or("").empty()) {
+    after_->order = OrderOf(after_->key, RowView());
+    return absl::OkStatus();
+  }
   const OwnedValue value = TypedLiteral(column == nullptr ? ColumnType::kAny : column->type, query_.after_value_.get());
   if (!value.get().is_null() && value.get().kind() != Value::Kind::kBytes && !NumberOf(value.get()))
     return absl::InvalidArgumentError("After: the value is NaN, or an integer that exceeds int64");
@@ -126,9 +130,10 @@ void QueryRun::BeginBehind() {
   }
 }
 
-std::string QueryRun::OrderOf(const RowView& row) const {
+std::string QueryRun::OrderOf(std::string_view key, const RowView& row) const {
   std::string order;
-  if (wanted_.order_column != ColumnId::kKey) AppendPart(row.Get(*wanted_.order_column), wanted_.order_kind, &order);
+  if (wanted_.order_column == ColumnId::kKey) return order;
+  AppendPart(wanted_.order_column == kKeyAsNumber ? Value(key) : row.Get(*wanted_.order_column), wanted_.order_kind, &order);
   return order;
 }
 
@@ -179,7 +184,7 @@ Status QueryRun::FetchRow(std::string_view key, const std::string* order, ShowRe
   if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(status.ok() ? bytes.view().size() : 0)) return QueryEffort::Error();
   if (!status.ok()) return absl::OkStatus();
   const RowView row(bytes.view(), &core_.catalogue.names());
-  if (order == nullptr || OrderOf(row) == *order) *goes_on = show(key, row);
+  if (order == nullptr || OrderOf(key, row) == *order) *goes_on = show(key, row);
   return absl::OkStatus();
 }
 
@@ -202,7 +207,7 @@ Status QueryRun::FetchRows(std::span<const std::string> keys, std::span<const st
     if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(found[i] ? rows_[i].size() : 0)) return QueryEffort::Error();
     if (!found[i]) continue;
     const RowView row(rows_[i], &core_.catalogue.names());
-    if (orders.empty() || OrderOf(row) == orders[i]) *goes_on = show(keys[i], row);
+    if (orders.empty() || OrderOf(keys[i], row) == orders[i]) *goes_on = show(keys[i], row);
   }
   return absl::OkStatus();
 }
@@ -212,7 +217,7 @@ Status QueryRun::Each(Query::Visit visit) {
   if (!plan_.is_ordered) return EachSorted(visit);
   std::uint64_t to_skip = query_.offset_, shown = 0;
   const auto show = [&](std::string_view key, const RowView& row) {
-    if (after_ && !IsBefore(*after_, {OrderOf(row), std::string(key)})) return true;
+    if (after_ && !IsBefore(*after_, {OrderOf(key, row), std::string(key)})) return true;
     if (to_skip > 0) return --to_skip, true;
     ++shown;
     return visit(key, row) && shown != query_.limit_;
@@ -232,7 +237,7 @@ Status QueryRun::Sort(std::uint64_t most, std::vector<Item>* items) {
   Status full;
   const auto stream = MakeStream(core_, plan_.access, false, wanted_.effort);
   HAKO_RETURN_IF_ERROR(Scan(*stream, [&](std::string_view key, const RowView& row) {
-    Item item{OrderOf(row), std::string(key)};
+    Item item{OrderOf(key, row), std::string(key)};
     if (after_ && !IsBefore(*after_, item)) return true;
     if (items->size() == most) {
       if (!IsBefore(item, items->front())) return true;

@@ -14,14 +14,14 @@
 namespace hako {
 
 using table::Change;
+using table::ChangeKind;
 using table::TableCore;
 
 namespace {
 
-constexpr Change::Kind kKinds[] = {Change::Kind::kPut, Change::Kind::kPutKeep, Change::Kind::kUpdate, Change::Kind::kAppend,
-                                   Change::Kind::kRemove};
+constexpr ChangeKind kKinds[] = {ChangeKind::kPut, ChangeKind::kPutKeep, ChangeKind::kUpdate, ChangeKind::kAppend, ChangeKind::kRemove};
 
-Status ChangeOne(TableCore& core, Change::Kind kind, std::string_view key, std::span<const Cell> cells) {
+Status ChangeOne(TableCore& core, ChangeKind kind, std::string_view key, std::span<const Cell> cells) {
   const Change change = {kind, key, cells};
   return table::MakeChanges(core, {&change, 1});
 }
@@ -124,13 +124,11 @@ Status TableDBM::Close() {
   return status.ok() ? closed : status;
 }
 
-Status TableDBM::Put(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, Change::Kind::kPut, key, cells); }
-Status TableDBM::PutKeep(std::string_view key, std::span<const Cell> cells) {
-  return ChangeOne(*core_, Change::Kind::kPutKeep, key, cells);
-}
-Status TableDBM::Update(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, Change::Kind::kUpdate, key, cells); }
-Status TableDBM::Append(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, Change::Kind::kAppend, key, cells); }
-Status TableDBM::Remove(std::string_view key) { return ChangeOne(*core_, Change::Kind::kRemove, key, {}); }
+Status TableDBM::Put(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kPut, key, cells); }
+Status TableDBM::PutKeep(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kPutKeep, key, cells); }
+Status TableDBM::Update(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kUpdate, key, cells); }
+Status TableDBM::Append(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kAppend, key, cells); }
+Status TableDBM::Remove(std::string_view key) { return ChangeOne(*core_, ChangeKind::kRemove, key, {}); }
 
 Status TableDBM::Write(const TableBatch& batch) HAKO_TRY {
   if (batch.changes_.empty()) return GetHealth();

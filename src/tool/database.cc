@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "hako/format/archive_format.h"
 #include "tool/numbers.h"
 
 namespace hako::tool {
@@ -116,9 +119,19 @@ int FailDatabase(const DatabaseOptions& options, const Status& status, std::stri
 
 namespace {
 
+// A segment has the suffix of an array.
+bool IsArchiveSegment(const std::string& path) {
+  std::array<char, 16> head{};
+  return std::ifstream(path, std::ios::binary).read(head.data(), head.size()) && head == format::kArchiveMagic;
+}
+
 // Fail for an open that did not succeed.
 int FailOpen(const DatabaseOptions& options, const Status& status) {
-  return FailDatabase(options, status, absl::IsInvalidArgument(status) ? "check the file name and the options" : "");
+  if (!absl::IsInvalidArgument(status)) return FailDatabase(options, status, "");
+  const bool is_segment = !options.server && IsArchiveSegment(options.path());
+  return FailDatabase(options, status,
+                      is_segment ? "it is a segment of a log archive: 'hako log DIRECTORY' lists it, 'hako restore' uses it"
+                                 : "check the file name and the options");
 }
 
 }  // namespace

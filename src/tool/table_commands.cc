@@ -349,7 +349,8 @@ void AddTableCommand(Commands& commands) {
 
   const auto add_statement = [](CLI::App* app, TableCommand& options) {
     app->add_option("STATEMENT", options.statement,
-                    "As \"select name, age where age >= 20 order by age desc limit 10\"; also update set ... where, and delete where")
+                    "As \"select name, age where age >= 20 order by age desc limit 10\", \"update set age = null where age < 0 limit "
+                    "1000\", \"delete where age < 0 in batches\"")
         ->required()
         ->type_name("");
     app->add_option(

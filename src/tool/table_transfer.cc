@@ -1,6 +1,8 @@
 #include "tool/table_transfer.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +33,27 @@ std::string UnknownFormat(const TableTransfer& options) {
                       ".jsonl, or set --format csv or jsonl");
 }
 
+// How many fields of a column of CSV are numbers, and how many are texts, where no type says what they are.
+struct FieldCounts {
+  std::uint64_t numbers = 0, texts = 0;
+  std::string text;        // the first of them,
+  std::uint64_t line = 0;  // and where it is
+};
+
+// A column that mixes them is ordered with all numbers before all texts, which is seldom meant.
+void NoteMixedColumns(const TableTransfer& options, TableDBM& table, const std::map<std::string, FieldCounts>& fields) {
+  for (const ColumnInfo& column : table.Columns()) {
+    const auto it = fields.find(column.name);
+    if (column.type != ColumnType::kAny || it == fields.end() || it->second.numbers == 0 || it->second.texts == 0) continue;
+    const FieldCounts& counts = it->second;
+    const std::string name = column.name;
+    Note(absl::StrCat(options.database.path(), ": column '", name, "' has no type, and mixes ", GroupDigits(counts.numbers),
+                      counts.numbers == 1 ? " number and " : " numbers and ", GroupDigits(counts.texts),
+                      counts.texts == 1 ? " text ('" : " texts (as '", counts.text.substr(0, 40), "' in line ", counts.line,
+                      "); to give it one, create the table first: 'hako table create FILE --column ", name, ":double' (or int64, string)"));
+  }
+}
+
 }  // namespace
 
 int ImportRows(TableTransfer options) {
@@ -51,6 +74,7 @@ int ImportRows(TableTransfer options) {
     TableBatch batch;
     const std::uint64_t before = table.Count().value_or(0);
     std::uint64_t num_rows = 0, first_line = 0, last_line = 0;
+    std::map<std::string, FieldCounts> fields;
     Status stored;
     const auto write = [&]() -> Status {
       if (batch.size() == 0) return absl::OkStatus();
@@ -62,7 +86,17 @@ int ImportRows(TableTransfer options) {
     };
     TableReader reader(*is_csv, options.key_name, [&](const TextRow& row) -> Status {
       std::vector<Cell> cells;
-      for (const auto& [name, value] : row.cells) cells.push_back({name, value.get()});
+      for (const auto& [name, value] : row.cells) {
+        cells.push_back({name, value.get()});
+        if (!*is_csv) continue;
+        FieldCounts& counts = fields[name];
+        if (table::StoredOf(value.get()).kind() != Value::Kind::kBytes) {
+          ++counts.numbers;
+        } else if (counts.texts++ == 0) {
+          counts.text = value.get().bytes();
+          counts.line = row.line;
+        }
+      }
       if (batch.size() == 0) first_line = row.line;
       last_line = row.line;
       batch.Put(row.key, cells);
@@ -84,6 +118,7 @@ int ImportRows(TableTransfer options) {
                       num_more < num_rows
                           ? absl::StrCat("; the table has ", GroupDigits(num_more), " more than before, as later rows replace earlier ones")
                           : ""));
+    if (status.ok()) NoteMixedColumns(options, table, fields);
     is_refused = num_rows == 0 && absl::IsInvalidArgument(status);
     if (absl::IsCancelled(status)) return kExitSignal + interrupt.signal();
     if (status.ok()) return kExitDone;

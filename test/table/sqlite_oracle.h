@@ -22,21 +22,22 @@ class Sqlite {
     for (const auto& [name, op] : kFunctions)
       Check(sqlite3_create_function(db_, name, 2, SQLITE_UTF8 | SQLITE_DETERMINISTIC, const_cast<Operator*>(&op), &Sqlite::OfText, nullptr,
                                     nullptr));  // NOLINT
-    std::string names = "key BLOB PRIMARY KEY";
-    for (const std::string& column : columns_) names += ", " + column + ", " + column + "_t";
+    Check(sqlite3_create_function(db_, "is_number", 1, SQLITE_UTF8 | SQLITE_DETERMINISTIC, nullptr, &Sqlite::IsNumber, nullptr, nullptr));
+    std::string names = "key BLOB PRIMARY KEY, key_n";
+    for (const std::string& column : columns_) names += ", " + column + ", " + column + "_t, " + column + "_n";
     (void)Run("CREATE TABLE rows (" + names + ") WITHOUT ROWID", {});
   }
   ~Sqlite() { sqlite3_close(db_); }
   Sqlite(const Sqlite&) = delete;
 
   void Put(const std::string& key, const Cells& cells) {
-    std::string marks = "?";
-    std::vector<Val> values = {{key}};
+    const auto text_of = [](const Val& value) { return value.is_null() ? Val() : Val{value.Text()}; };
+    std::string marks = "?, ?";
+    std::vector<Val> values = {{key}, text_of(NumericOf({key}))};
     for (const std::string& column : columns_) {
       const Val value = CellOf(key, cells, column);
-      values.push_back(value);
-      values.push_back(value.is_null() ? Val() : Val{value.Text()});
-      marks += ", ?, ?";
+      values.insert(values.end(), {value, text_of(value), text_of(NumericOf(value))});
+      marks += ", ?, ?, ?";
     }
     (void)Run("INSERT OR REPLACE INTO rows VALUES (" + marks + ")", values);
   }
@@ -45,7 +46,7 @@ class Sqlite {
   std::vector<std::string> KeysOf(const Wanted& wanted) {
     std::vector<Val> values;
     std::string sql = "SELECT key FROM rows WHERE " + TextOf(wanted.where, &values);
-    const std::string& c = wanted.order;
+    const std::string c = OrderOf(wanted);
     if (wanted.after) sql += " AND " + Behind(wanted, &values);
     const std::string direction = wanted.is_descending ? " DESC" : "";
     sql += " ORDER BY " + (c.empty() ? "" : c + direction + ", ") + "key" + direction;
@@ -80,15 +81,45 @@ class Sqlite {
     sqlite3_result_int(context, HasText(op, BytesOf(values[0]), BytesOf(values[1])) ? 1 : 0);
   }
 
+  static void IsNumber(sqlite3_context* context, int, sqlite3_value** values) {
+    sqlite3_result_int(context, NumericOf({BytesOf(values[0])}).is_null() ? 0 : 1);
+  }
+  // The cast `numeric`.
+  static std::string NumericText(const std::string& name) {
+    return "(CASE WHEN typeof(" + name + ") <> 'blob' THEN " + name + " WHEN is_number(" + name + ") THEN CAST(CAST(" + name +
+           " AS TEXT) AS NUMERIC) END)";
+  }
+  // The expression of an order; empty: the key.
+  static std::string OrderOf(const Wanted& wanted) {
+    return wanted.is_numeric ? NumericText(wanted.order.empty() ? "key" : wanted.order) : wanted.order;
+  }
+  static std::string SearchText(const Where& where, const std::string& text, std::vector<Val>* values) {
+    std::string any = "0";
+    for (const std::vector<SearchTerm>& terms : Asked(where.search)) {
+      any += " OR (1";
+      for (const SearchTerm& term : terms) {
+        any += std::string(" AND ") + (term.is_absent ? "NOT " : "") + (term.is_phrase ? "has_phrase(" : "has_all(") + text + ", ?)";
+        values->push_back({term.words});
+      }
+      any += ")";
+    }
+    return "coalesce(" + any + ", 0)";
+  }
+
   static std::string TextOf(const Where& where, std::vector<Val>* values) {
     const auto joined = [&](const std::string& word) {
       std::string text = "(";
       for (const Where& part : where.parts) text += (text.size() > 1 ? word : "") + TextOf(part, values);
       return text + ")";
     };
-    const std::string name = where.column.empty() ? "key" : where.column, text = where.column.empty() ? "key" : name + "_t";
+    const std::string column = where.column.empty() ? "key" : where.column, name = where.is_numeric ? NumericText(column) : column,
+                      text = where.is_numeric       ? column + "_n"
+                             : where.column.empty() ? "key"
+                                                    : column + "_t";
     const auto leaf = [&](const std::string& expression, std::size_t repeats = 1) {
-      for (std::size_t i = 0; i < repeats; ++i) values->insert(values->end(), where.values.begin(), where.values.end());
+      for (; repeats > 0; --repeats) {
+        for (std::size_t i = 0; i < where.values.size(); ++i) values->push_back(where.Literal(i));
+      }
       return "coalesce(" + expression + ", 0)";
     };
     switch (where.op) {
@@ -126,6 +157,8 @@ class Sqlite {
         const std::string piece = where.op == Operator::kBegins ? ", 1, length(?))" : ", -length(?))";
         return leaf("(" + text + " IS NOT NULL AND length(?) = 0) OR substr(" + text + piece + " = ?", 3);
       }
+      case Operator::kSearch:
+        return SearchText(where, text, values);
       case Operator::kIsNull:
         return name + " IS NULL";
       case Operator::kIsNotNull:
@@ -139,9 +172,8 @@ class Sqlite {
   }
 
   static std::string Behind(const Wanted& wanted, std::vector<Val>* values) {
-    const std::string& c = wanted.order;
-    const std::string sign = wanted.is_descending ? " < " : " > ";
-    const Val key = {wanted.after->key}, &value = wanted.after->value;
+    const std::string c = OrderOf(wanted), sign = wanted.is_descending ? " < " : " > ";
+    const Val key = {wanted.after->key}, value = wanted.is_numeric ? NumericOf(wanted.after->value) : wanted.after->value;
     if (c.empty()) return values->push_back(key), "key" + sign + "?";
     if (value.is_null()) {
       values->push_back(key);

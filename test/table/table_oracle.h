@@ -6,13 +6,19 @@
 //   - Text and bytes are one class, which is ordered by bytes: SQLite has them all as blobs.
 //   - A bool is the number 0 or 1 in comparisons: SQLite has it as an integer. As text it is 'true' or 'false'.
 //   - Functions of text take the text of any value: SQLite has it in a second column, NAME_t.
-//   - Words and regular expressions: functions that this header defines.
+//   - Words and regular expressions: functions that this header defines. A search is and, or, not of these.
+//   - The cast `numeric` is null for a text that is no number, which a function of this header says; of a number
+//     SQLite makes the cast. Its text is in a third column, NAME_n.
+//   - The sum of no numbers is 0, and one beyond int64 is a double: SQLite has it as total().
 //   - Rows of equal values are ordered by their keys, in the direction of the order.
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <optional>
@@ -92,6 +98,19 @@ struct Val {
   friend std::string ToString(const Val& value) { return "TNDBS"[value.held.index()] + value.Text(); }
 };
 
+// The cast `numeric`: the number that bytes are in decimal, or null.
+inline Val NumericOf(const Val& value) {
+  static const std::regex kNumber("[-+]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][-+]?[0-9]+)?"), kInteger("[-+]?[0-9]+");
+  if (!value.is_bytes()) return value;
+  const std::string& text = value.bytes();
+  if (text.find_first_not_of("0123456789+-.eE") != text.npos || !std::regex_match(text, kNumber)) return {};
+  errno = 0;
+  if (const long long whole = std::strtoll(text.c_str(), nullptr, 10); errno == 0 && std::regex_match(text, kInteger))
+    return {static_cast<std::int64_t>(whole)};
+  const double number = std::strtod(text.c_str(), nullptr);
+  return std::isfinite(number) ? Val{number} : Val();
+}
+
 // Null, then numbers, then bytes.
 inline int Compare(const Val& a, const Val& b) {
   const auto rank = [](const Val& value) { return value.is_null() ? 0 : value.is_bytes() ? 2 : 1; };
@@ -130,16 +149,31 @@ enum class Operator {
   kAll,
   kAny,
   kPhrase,
+  kSearch,
   kIsNull,
   kIsNotNull
+};
+
+// A term of a full-text expression: words all of which a text has, or a phrase; or which it must not have.
+struct SearchTerm {
+  std::string words;
+  bool is_phrase = false, is_absent = false;
 };
 
 // A condition: of a column, or of parts.
 struct Where {
   Operator op = Operator::kAlways;
   std::string column = {};  // empty: the key
+  bool is_numeric = false;  // of its cast
   std::vector<Val> values = {};
+  std::vector<std::vector<SearchTerm>> search = {};  // alternatives
   std::vector<Where> parts = {};
+
+  // What the column is compared with: beside a cast, the number that a text is.
+  Val Literal(std::size_t i) const {
+    const Val number = is_numeric && op < Operator::kContains ? NumericOf(values[i]) : Val();
+    return number.is_null() ? values[i] : number;
+  }
 };
 
 // Letters, digits, underscores and all bytes from 0x80 on; ASCII letters folded. The texts of these tests have no
@@ -182,6 +216,33 @@ inline bool HasText(Operator op, const std::string& text, const std::string& wan
   }
 }
 
+// The alternatives of a search without its terms of no words; those that are left with none do not count.
+inline std::vector<std::vector<SearchTerm>> Asked(std::vector<std::vector<SearchTerm>> search) {
+  for (auto& terms : search) std::erase_if(terms, [](const SearchTerm& term) { return Words(term.words).empty(); });
+  std::erase_if(search, [](const auto& terms) { return terms.empty(); });
+  return search;
+}
+
+inline bool MeetsSearch(const std::vector<std::vector<SearchTerm>>& search, const std::string& text) {
+  const std::vector<std::vector<SearchTerm>> asked = Asked(search);
+  return std::any_of(asked.begin(), asked.end(), [&](const std::vector<SearchTerm>& terms) {
+    return std::all_of(terms.begin(), terms.end(), [&](const SearchTerm& term) {
+      return HasText(term.is_phrase ? Operator::kPhrase : Operator::kAll, text, term.words) != term.is_absent;
+    });
+  });
+}
+
+// As the library takes it: -, quotes and | as in `a -"b c" | d`.
+inline std::string TextOf(const std::vector<std::vector<SearchTerm>>& search) {
+  std::string text;
+  for (std::size_t i = 0; i < search.size(); ++i) {
+    if (i > 0) text += "|";
+    for (const SearchTerm& term : search[i])
+      text += std::string(text.empty() ? "" : " ") + (term.is_absent ? "-" : "") + (term.is_phrase ? '"' + term.words + '"' : term.words);
+  }
+  return text;
+}
+
 inline bool Holds(const Where& where, const std::string& key, const Cells& cells) {
   const auto holds = [&](const Where& part) { return Holds(part, key, cells); };
   switch (where.op) {
@@ -196,9 +257,9 @@ inline bool Holds(const Where& where, const std::string& key, const Cells& cells
     default:
       break;
   }
-  const Val value = CellOf(key, cells, where.column);
+  const Val cell = CellOf(key, cells, where.column), value = where.is_numeric ? NumericOf(cell) : cell;
   if (where.op == Operator::kIsNull || value.is_null()) return (where.op == Operator::kIsNull) == value.is_null() && value.is_null();
-  const auto order = [&](std::size_t i) { return Compare(value, where.values[i]); };
+  const auto order = [&](std::size_t i) { return Compare(value, where.Literal(i)); };
   switch (where.op) {
     case Operator::kIsNotNull:
       return true;
@@ -217,7 +278,12 @@ inline bool Holds(const Where& where, const std::string& key, const Cells& cells
     case Operator::kBetween:
       return order(0) >= 0 && order(1) <= 0;
     case Operator::kIn:
-      return std::any_of(where.values.begin(), where.values.end(), [&](const Val& one) { return Compare(value, one) == 0; });
+      for (std::size_t i = 0; i < where.values.size(); ++i) {
+        if (order(i) == 0) return true;
+      }
+      return false;
+    case Operator::kSearch:
+      return MeetsSearch(where.search, value.Text());
     default:
       return HasText(where.op, value.Text(), where.values[0].bytes());
   }
@@ -225,7 +291,7 @@ inline bool Holds(const Where& where, const std::string& key, const Cells& cells
 
 // As the library takes it.
 inline Condition ToCondition(const Where& where) {
-  const Column column = where.column.empty() ? Key() : Column(where.column);
+  const Column plain = where.column.empty() ? Key() : Column(where.column), column = where.is_numeric ? plain.Numeric() : plain;
   const auto value = [&](std::size_t i) { return where.values[i].view(); };
   switch (where.op) {
     case Operator::kAlways:
@@ -272,6 +338,8 @@ inline Condition ToCondition(const Where& where) {
       return column.HasAny(value(0).bytes());
     case Operator::kPhrase:
       return column.HasPhrase(value(0).bytes());
+    case Operator::kSearch:
+      return column.Search(TextOf(where.search));
     case Operator::kIsNull:
       return column.IsNull();
     case Operator::kIsNotNull:
@@ -284,10 +352,11 @@ inline Condition ToCondition(const Where& where) {
 struct Wanted {
   struct Position {
     std::string key;
-    Val value;  // of the column of the order
+    Val value;  // of the column of the order, which its cast may stand for
   };
   Where where = {};
-  std::string order = {};  // a column; empty: the key
+  std::string order = {};   // a column; empty: the key
+  bool is_numeric = false;  // of its cast
   bool is_descending = false;
   std::optional<Position> after = {};
   std::optional<std::uint64_t> limit = {};
@@ -295,9 +364,42 @@ struct Wanted {
 
   // Whether the row `a` stands before `b`.
   bool IsBefore(const Position& a, const Position& b) const {
-    const int by_value = order.empty() ? 0 : Compare(a.value, b.value);
+    const int by_value = is_numeric ? Compare(NumericOf(a.value), NumericOf(b.value)) : order.empty() ? 0 : Compare(a.value, b.value);
     const int by_order = by_value != 0 ? by_value : a.key.compare(b.key);
     return is_descending ? by_order > 0 : by_order < 0;
+  }
+};
+
+// Figures over the values of some rows.
+struct Figures {
+  std::uint64_t count = 0, num_numbers = 0;
+  Val min = {}, max = {};
+  long double sum = 0, magnitude = 0;  // of the numbers; of their absolute values
+  bool is_whole = true;                // all numbers are integers
+
+  void Add(const Val& value) {
+    if (value.is_null()) return;
+    if (++count == 1 || Compare(value, min) < 0) min = value;
+    if (count == 1 || Compare(value, max) > 0) max = value;
+    if (value.is_bytes()) return;
+    ++num_numbers;
+    is_whole = is_whole && value.held.index() != 2;
+    sum += value.number();
+    magnitude += std::fabs(value.number());
+  }
+  // Whether this is the sum, in its kind, but for what doubles lose.
+  bool IsSum(const Val& found) const {
+    const bool is_int64 = is_whole && sum >= -0x1p63L && sum < 0x1p63L;
+    if (found.held.index() != (is_int64 ? 1 : 2)) return false;
+    if (is_int64) return found.number() == sum;
+    return IsNear(found, {static_cast<double>(sum)});
+  }
+  // Whether the sums are the same but for what doubles lose. Of inf and -inf it is NaN, which SQLite has as null.
+  bool IsNear(const Val& a, const Val& b) const {
+    const bool has_sum = !std::isnan(sum);
+    const auto is_number = [](const Val& one) { return !one.is_null() && !std::isnan(one.number()); };
+    if (is_number(a) != has_sum || is_number(b) != has_sum) return false;
+    return !has_sum || a.number() == b.number() || (std::isfinite(sum) && std::fabs(a.number() - b.number()) <= magnitude * 1e-14L);
   }
 };
 

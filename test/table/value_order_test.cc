@@ -320,6 +320,16 @@ TEST(ValueTest, PartialIndexKeepsTheMeaningOfItsLiterals) {
   EXPECT_THAT(table->Verify(), IsOk());
 }
 
+TEST(ValueTest, KeysAreOrderedAsNumbers) {
+  const auto table = *TableDBM::OpenInMemory();
+  for (const char* key : {"10", "9", "x", "9.5", "-1", "009"}) ASSERT_THAT(table->Put(key, {{"a", 1}}), IsOk());
+  const auto query = [&](RowOrder order) { return table->Select().OrderBy("", order); };
+  EXPECT_THAT(query(RowOrder::kNumericAscending).Keys(), IsOkAndHolds(ElementsAre("x", "-1", "009", "9", "9.5", "10")));
+  EXPECT_THAT(query(RowOrder::kNumericDescending).Limit(3).Keys(), IsOkAndHolds(ElementsAre("10", "9.5", "9")));
+  EXPECT_THAT(query(RowOrder::kNumericAscending).After("009").Limit(2).Keys(), IsOkAndHolds(ElementsAre("9", "9.5")));
+  EXPECT_THAT(table->Select(*ParseStatement("select key order by key desc numeric limit 1"))->Keys(), IsOkAndHolds(ElementsAre("10")));
+}
+
 TEST(ValueTest, LiteralsOfStatementsAreExactOrRefused) {
   for (const char* const exact : {"9223372036854775807", "-9223372036854775808", "9223372036854775808", "18446744073709551616",
                                   "100000000000000000000", "0000000000000000000000000000007", "+5", "-0.0", "1e300", "inf", "-inf"}) {

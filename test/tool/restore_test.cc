@@ -93,5 +93,12 @@ TEST_P(Restore, LogListsAnArchive) {
   EXPECT_THAT(RunTool({"log", archive_}).out, HasSubstr("segment 2 before it is missing"));
 }
 
+TEST_P(Restore, ASegmentIsNoArray) {
+  ASSERT_NO_FATAL_FAILURE(MakeHistory());
+  const ToolResult segment = RunTool({"inspect", archive_ + "/00000000000000000001.hka"});
+  EXPECT_EQ(segment.exit_code, 3);
+  EXPECT_THAT(segment.err, HasSubstr("it is a segment of a log archive: 'hako log DIRECTORY' lists it, 'hako restore' uses it"));
+}
+
 }  // namespace
 }  // namespace hako

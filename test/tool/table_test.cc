@@ -145,6 +145,23 @@ TEST_F(TableCommandTest, ImportOfCsvKeepsTypesAndBytes) {
             "{\"max(age)\":\"007\",\"min(age)\":9,\"sum(age)\":165}\n");
 }
 
+TEST_F(TableCommandTest, ImportOfCsvNamesColumnsThatMixNumbersAndTexts) {
+  ASSERT_EQ(RunTool({"table", "create", path_, "--column", "typed:double"}).exit_code, 0);
+  const std::string csv = Write("in.csv",
+                                "key,price,typed,name,age,note\n"
+                                "a,2,2,Ada,36,\nb,1.50,1.50,Bob,007,7\nc,3,3,Cy,1,\nd,4,4,Di,x,8\n");
+  const ToolResult imported = RunTool({"table", "import", path_, csv});
+  EXPECT_EQ(imported.exit_code, 0);
+  EXPECT_THAT(imported.err, HasSubstr("column 'price' has no type, and mixes 3 numbers and 1 text ('1.50' in line 3); to give it one, "
+                                      "create the table first: 'hako table create FILE --column price:double' (or int64, string)\n"));
+  EXPECT_THAT(imported.err, HasSubstr("column 'age' has no type, and mixes 2 numbers and 2 texts (as '007' in line 3)"));
+  for (const char* other : {"'typed'", "'name'", "'note'"}) EXPECT_THAT(imported.err, Not(HasSubstr(other)));
+  EXPECT_EQ(RunTool({"table", "query", path_, "select price order by price", "--csv"}).out, "price\n2\n3\n4\n1.50\n");
+  // Texts of JSON are texts.
+  const ToolResult json = RunTool({"table", "import", path_, Write("in.jsonl", "{\"key\":\"e\",\"x\":\"1\"}\n{\"key\":\"f\",\"x\":1}\n")});
+  EXPECT_EQ(json.err, "hako: " + path_ + ": 2 rows imported\n");
+}
+
 TEST_F(TableCommandTest, IndicesAreListedExplainedAndDropped) {
   ASSERT_EQ(
       RunTool({"table", "import", path_, Write("in.jsonl", "{\"key\":\"1\",\"a\":5,\"t\":\"some words\"}\n{\"key\":\"2\",\"a\":5}\n")})

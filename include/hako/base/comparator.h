@@ -7,7 +7,8 @@
 //   Compare(a, b)             < 0, 0 or > 0; a total order. Keys that compare equal are one key.
 //                             A record keeps the spelling of its key that was stored first: Set,
 //                             Rekey to an equal key and all other updates keep it. To change it,
-//                             Remove the record and store it again.
+//                             Remove the record and store it again, also in one batch. A record
+//                             that has expired is absent, so the next one has its own spelling.
 // and, to be fast, one of
 //   kBytewise = true          the order is that of memcmp, with a prefix before its extensions:
 //                             pages then share common prefixes

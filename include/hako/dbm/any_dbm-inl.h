@@ -352,6 +352,8 @@ inline AnyDBM::Iterator AnyDBM::MakeIterator() {
 #endif
 }
 inline bool AnyDBM::IsOrdered() const { return inside_->IsOrdered(); }
+inline AnyDBM::Order AnyDBM::KeyOrder() const { return inside_->KeyOrder(); }
+
 inline RangeView<AnyDBM::Iterator, true> AnyDBM::Range() {
   const auto start = [](Iterator& it) {
     it.First();

@@ -214,7 +214,9 @@ class AnyDBM : public Operations<AnyDBM> {
   Status Close();
 
  private:
+  friend class MultiOperations<AnyDBM>;
   explicit AnyDBM(std::unique_ptr<Interface> inside);
+  Order KeyOrder() const;  // nullptr if it is not ordered
   // Over the database that open() returns. Nothing can fail after it.
   template <class D, class OpenD>
   static StatusOr<std::unique_ptr<AnyDBM>> Over(OpenD&& open);

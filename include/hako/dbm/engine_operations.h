@@ -320,6 +320,7 @@ class EngineOperations : public Operations<D> {
   OwnedFunction<void(std::string_view, std::string_view)> on_eviction_;
   const sync::ForkCall on_fork_{this, [](void* self) { static_cast<EngineOperations*>(self)->Seal(); }};
   static constexpr std::size_t kSweptTogether = 256;
+  static constexpr bool kHasSpellings = requires { requires Engine::kHasSpellings; };  // see PageTree
 
   D& self() { return static_cast<D&>(*this); }
 
@@ -333,6 +334,7 @@ class EngineOperations : public Operations<D> {
   Status ProcessLive(std::string_view key, ReadRef visitor);
   Status ProcessLive(std::string_view key, UpdateRef visitor);
   Status ProcessLive(std::string_view key, Action action);
+  Status ProcessExpired(std::string_view key, UpdateRef visitor);
   // Calls on_damage(status) for records that cannot be read.
   Status RemoveIfExpired(std::span<const std::string> keys, FunctionRef<void(const Status&)> on_damage, std::uint64_t* removed);
   Status ProcessMultiLive(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);

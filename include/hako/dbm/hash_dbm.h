@@ -16,6 +16,11 @@
 // (FailedPrecondition). A database opened on a File has a log only if it is given one; without it
 // kProcess is as kNone, and kPower synchronizes each update.
 //
+// Open takes the updates that a killed process has left in a mapped file if the kernel proves that none was
+// lost. Otherwise, as of a copy, or a file system that was mounted again in the same boot, it returns
+// FailedPrecondition, and HashOptions::unproven_updates says whether to take or to drop them: see "Durability"
+// in dbm/README.md.
+//
 // A mapped file recovered on a full device, with no space for its index, keeps updates as with kNone
 // on an unmapped one, until it is opened again. Recovery never drops records to repair a file: a file
 // that does not validate is refused with DataLoss. See hash/record_heap.h and format/stamp.h.

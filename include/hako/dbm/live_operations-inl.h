@@ -138,20 +138,36 @@ Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Rea
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, UpdateRef visitor) {
-  internal::LiveCall call(*expiry_);
-  const auto decide = [&](std::optional<std::string_view> stored) {
-    const std::optional<std::string_view> shown = call.Show(stored);
-    return call.Store(call.ok() ? visitor(shown) : Action::Keep());
-  };
-  return call.Result(CheckAround<std::optional<std::string_view>>(key, UpdateRef(decide)));
+  bool is_expired = false;
+  {
+    internal::LiveCall call(*expiry_);
+    const auto decide = [&](std::optional<std::string_view> stored) {
+      const std::optional<std::string_view> shown = call.Show(stored);
+      is_expired = stored.has_value() && !shown.has_value();
+      if (kHasSpellings && is_expired) return Action::Keep();
+      return call.Store(call.ok() ? visitor(shown) : Action::Keep());
+    };
+    HAKO_RETURN_IF_ERROR(call.Result(CheckAround<std::optional<std::string_view>>(key, UpdateRef(decide))));
+  }
+  return kHasSpellings && is_expired ? ProcessExpired(key, visitor) : absl::OkStatus();
 }
+
+// An expired record is absent, so the key that is stored in its place must be that of the call.
+template <class D, class Space, class Engine>
+Status EngineOperations<D, Space, Engine>::ProcessExpired(std::string_view key, UpdateRef visitor) HAKO_TRY {
+  WriterState* const writer = writers_.Mine();
+  if (writer == nullptr) return writers_.Refusal();
+  const auto decide = [visitor](std::size_t, std::optional<std::string_view> value) { return std::optional(visitor(value)); };
+  return ProcessMultiChecked(*writer, {&key, 1}, MultiUpdateRef(decide), {});
+}
+HAKO_OR_NO_MEMORY
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Action action) {
   static constexpr std::size_t kUsual = 256;
   const bool sets = action.kind() == Action::Kind::kSet;
-  if (sets && action.expire_at() > Expiry::kTimeMax) [[unlikely]] {
-    if (action.expire_at() != Expiry::kKeep) return Expiry::OutOfRangeError();
+  if (sets && (kHasSpellings || action.expire_at() > Expiry::kTimeMax)) [[unlikely]] {
+    if (action.expire_at() > Expiry::kTimeMax && action.expire_at() != Expiry::kKeep) return Expiry::OutOfRangeError();
     const auto decide = [action](std::optional<std::string_view>) { return action; };
     return ProcessLive(key, UpdateRef(decide));
   }
@@ -172,14 +188,18 @@ Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Act
   return call.Result(CheckAround<bool>(key, stored));
 }
 
-// A value that one call sets may be shown to a later one, so each is kept until the end.
+// A value that one call sets may be shown to a later one, so each is kept until the end. Where equal keys may have
+// different bytes, the engine gets each key twice: a record that is set in place of an expired one is removed by
+// the first, and stored by the second.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer, std::span<const std::string_view> keys,
                                                             MultiUpdateRef visitor, const MultiExtras& extras) {
   internal::LiveCall call(*expiry_);
   StoredValues values;
+  bool is_expired = false;
   const auto decide = [&](std::size_t index, std::optional<std::string_view> stored) -> std::optional<Action> {
     const std::optional<std::string_view> shown = call.Show(stored);
+    is_expired = stored.has_value() && !shown.has_value();
     if (!call.ok()) return std::nullopt;
     if (extras.expiry_shown != nullptr) *extras.expiry_shown = call.time();
     const std::optional<Action> action = visitor(index, shown);
@@ -189,6 +209,21 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer,
     if (!time) return Action::Remove();
     return Action::Set(values.Add(action->value(), *time));
   };
+  if constexpr (kHasSpellings) {
+    std::vector<std::string_view> twice;
+    for (const std::string_view key : keys) twice.insert(twice.end(), 2, key);
+    Action next = Action::Keep();
+    const auto decide_twice = [&](std::size_t index, std::optional<std::string_view> stored) -> std::optional<Action> {
+      if (index % 2 != 0) return std::exchange(next, Action::Keep());
+      const std::optional<Action> action = decide(index / 2, stored);
+      if (!action || action->kind() != Action::Kind::kSet || !is_expired) return action;
+      next = *action;
+      return Action::Remove();
+    };
+    MultiExtras shown = extras;
+    shown.num_shown = twice.size();
+    return call.Result(self().ProcessMultiIn(writer, twice, MultiUpdateRef(decide_twice), shown));
+  }
   return call.Result(self().ProcessMultiIn(writer, keys, MultiUpdateRef(decide), extras));
 }
 

@@ -80,8 +80,19 @@ Status MultiOperations<D>::Write(const WriteBatch& batch, const WriteOptions& op
 HAKO_OR_NO_MEMORY
 
 template <class D>
+bool MultiOperations<D>::IsSameKey(std::string_view a, std::string_view b) {
+  if constexpr (requires { D::CompareKeys(a, b); })
+    return D::CompareKeys(a, b) == 0;
+  else if constexpr (requires { self().KeyOrder(); })
+    return self().KeyOrder() == nullptr ? a == b : self().KeyOrder()(a, b) == 0;
+  else
+    return a == b;
+}
+
+template <class D>
 Status MultiOperations<D>::Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options) {
   const std::string_view keys[] = {old_key, new_key};
+  const bool moves = !options.copying && !IsSameKey(old_key, new_key);  // otherwise the record is not removed
   std::string own_value;
   std::string& moved = options.value != nullptr ? *options.value : own_value;
   bool found = false;
@@ -92,9 +103,9 @@ Status MultiOperations<D>::Rekey(std::string_view old_key, std::string_view new_
       if (!found) return std::nullopt;
       moved.assign(*value);
       time = shown;
-      return options.copying ? Action::Keep() : Action::Remove();
+      return moves ? Action::Remove() : Action::Keep();
     }
-    if (value && !options.overwrite) return std::nullopt;
+    if (value && !options.overwrite && (moves || options.copying)) return std::nullopt;
     return Action::Set(moved, time);
   };
   const Status status = self().ProcessMulti(keys, MultiUpdateRef(move), {.expiry_shown = &shown});

@@ -174,6 +174,7 @@ class MultiOperations {
  private:
   static constexpr std::size_t kGroup = 32;
 
+  bool IsSameKey(std::string_view a, std::string_view b);
   D& self() { return static_cast<D&>(*this); }
 
   static Status NoteIf(absl::StatusCode expected, Status status, bool* noted) {

@@ -31,10 +31,13 @@
 
 namespace hako::table {
 
+// An order by the cast `numeric` of the primary key, which no index has.
+inline constexpr ColumnId kKeyAsNumber{0xfffe};
+
 // The parts of a query that the plan depends on.
 struct Wanted {
   const Condition* where;
-  std::optional<ColumnId> order_column;        // kKey: the primary key
+  std::optional<ColumnId> order_column;        // kKey: the primary key; kKeyAsNumber
   IndexKind order_kind = IndexKind::kOrdered;  // or kNumeric: by the cast
   bool is_descending = false;
   std::optional<std::uint64_t> rows;             // limit and offset

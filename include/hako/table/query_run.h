@@ -54,7 +54,7 @@ class QueryRun {
   bool HoldIndices(const Access& access);
   void ReleaseIndices();
   void BeginBehind();
-  std::string OrderOf(const RowView& row) const;
+  std::string OrderOf(std::string_view key, const RowView& row) const;
   bool IsBefore(const Item& a, const Item& b) const { return wanted_.is_descending ? b < a : a < b; }
   // Shows the rows of the stream that meet the condition, until `show` returns false.
   Status Scan(KeyStream& stream, ShowRef show);

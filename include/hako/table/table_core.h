@@ -106,8 +106,7 @@ enum class ChangeKind : std::uint8_t { kPut, kPutKeep, kUpdate, kAppend, kRemove
 
 // A change of one row.
 struct Change {
-  using Kind = ChangeKind;
-  Kind kind;
+  ChangeKind kind;
   std::string_view key;
   std::span<const Cell> cells;
   // With it, an absent row, or one that does not match, is left as it is.

@@ -77,14 +77,32 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   }
 
  private:
+  // Whose key a Set stores, and whether in place of a record that is to be removed first.
+  struct Spelling {
+    std::size_t key = 0;
+    bool renews = false;
+  };
+  struct NoSpelling {
+    static constexpr bool renews = false;
+  };
   // Of equal keys, the first one's Decision is for all.
   template <class ActionT>
   struct Decision {
     ActionT action = ActionT::Keep();
     std::size_t first = 0;
+    [[no_unique_address]] std::conditional_t<PageTree::kHasSpellings, Spelling, NoSpelling> spelling{};
     std::optional<std::size_t> old_size;  // of the value in the page, if it was shown
     format::OverflowValue stored{};       // a long value, stored before any change
   };
+
+  // The key of the decision at `i` as it is to be stored.
+  template <class ActionT>
+  std::string_view KeyOf(std::span<const Decision<ActionT>> decisions, std::size_t i) const {
+    if constexpr (PageTree::kHasSpellings) {
+      if (decisions[i].action.kind() == ActionT::Kind::kSet) return keys_[decisions[i].spelling.key];
+    }
+    return keys_[i];
+  }
 
   template <class ActionT>
   Status Decide(std::span<Decision<ActionT>> decisions, MultiVisitorRef<ActionT> visit) {
@@ -110,6 +128,10 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       }
       const std::optional<ActionT> action = visit(i, value);
       if (!action) return MismatchError();
+      if constexpr (PageTree::kHasSpellings) {
+        if (action->kind() == ActionT::Kind::kSet && decided.action.kind() != ActionT::Kind::kSet)
+          decided.spelling = {i, decided.spelling.renews || decided.action.kind() == ActionT::Kind::kRemove};
+      }
       if (action->kind() != ActionT::Kind::kKeep) decided.action = *action;
     }
     return absl::OkStatus();
@@ -129,11 +151,11 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       const std::size_t size = action.value().size();
       if (size > kValueSizeMax) return TooLargeError("a value", size, kValueSizeMax);
       has_long = has_long || size > tree_.value_max_;
-      bytes += 4 * (keys_[key.index].size() + std::min<std::size_t>(size, tree_.value_max_) + kSlack);
+      bytes += 4 * (KeyOf<ActionT>(decisions, key.index).size() + std::min<std::size_t>(size, tree_.value_max_) + kSlack);
       num_leaves += std::exchange(last_set, leaf_of_[key.index]) != leaf_of_[key.index] ? 1u : 0u;
       ++num_sets;
       const std::optional<std::size_t>& old_size = decisions[key.index].old_size;
-      num_growing += old_size && size <= *old_size ? 0u : 1u;
+      num_growing += old_size && size <= *old_size && !decisions[key.index].spelling.renews ? 0u : 1u;
     }
     HAKO_RETURN_IF_ERROR(EvictForSets<ActionT>(decisions, num_sets));
     const bool has_limit = tree_.has_byte_limit_;  // then Reserve makes room
@@ -183,13 +205,14 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       for (; n < order_.size() && leaf_of_[order_[n].index] == &leaf; ++n) {
         const Decision<ActionT>& decision = decisions[order_[n].index];
         if (decision.action.kind() != ActionT::Kind::kSet) continue;
-        const std::string_view key = keys_[order_[n].index];
+        const std::string_view key = KeyOf<ActionT>(decisions, order_[n].index);
         const bool is_long = decision.action.value().size() > tree_.value_max_;
         const auto cell = [&](std::size_t suffix) {
           return format::Cell::For(suffix, is_long ? sizeof(format::OverflowValue) : decision.action.value().size(), is_long);
         };
         const auto place = page.view().FindByCall(key);
-        if (place.found && cell(place.sizes.suffix).Size(View::kInlined) <= place.sizes.Size(View::kInlined)) continue;
+        if (place.found && !decision.spelling.renews && cell(place.sizes.suffix).Size(View::kInlined) <= place.sizes.Size(View::kInlined))
+          continue;
         added += cell(key.size()).Size(0);
         keys += key.size();
         slots += place.found ? 0 : 1;
@@ -231,7 +254,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       for (std::size_t i = 0; i < keys_.size(); ++i) {
         if (decisions[i].action.kind() != ActionT::Kind::kSet) continue;
         HAKO_RETURN_IF_ERROR(capacity.CheckValue(decisions[i].action.value().size()));
-        bytes += keys_[i].size() + decisions[i].action.value().size() + kOverhead;
+        bytes += KeyOf<ActionT>(decisions, i).size() + decisions[i].action.value().size() + kOverhead;
       }
       HAKO_RETURN_IF_ERROR(capacity.CheckBatchBytes(bytes));
       std::uint64_t inserted = 0;
@@ -276,7 +299,10 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       const ActionT& action = decisions[i].action;
-      if (action.kind() == ActionT::Kind::kSet) run.push_back({format::LogOp::kSet, keys_[i], action.value()});
+      if (action.kind() == ActionT::Kind::kSet) {
+        if (decisions[i].spelling.renews) run.push_back({format::LogOp::kRemove, keys_[i], {}});
+        run.push_back({format::LogOp::kSet, KeyOf<ActionT>(decisions, i), action.value()});
+      }
       if (action.kind() == ActionT::Kind::kRemove) run.push_back({format::LogOp::kRemove, keys_[i], {}});
     }
     const Le<std::uint64_t> index = extras_.applied_index.value_or(0);
@@ -310,15 +336,17 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
         locked = leaf_of_[i];
       }
       for (; !ahead_.empty() && !this->Covers(*leaves_[leaf], keys_[i]); ahead_.pop_back()) leaf = ahead_.back();
-      const auto place = View(tree_.memory_, *leaves_[leaf]).FindByCall(keys_[i]);
+      auto place = View(tree_.memory_, *leaves_[leaf]).FindByCall(keys_[i]);
       if (action.kind() == ActionT::Kind::kSet) {
-        HAKO_RETURN_IF_ERROR(Set(leaf, keys_[i], action.value(), decisions[i].stored, place));
+        if (decisions[i].spelling.renews && place.found) {
+          Remove(*leaves_[leaf], place.index);
+          place = View(tree_.memory_, *leaves_[leaf]).FindByCall(keys_[i]);
+        }
+        HAKO_RETURN_IF_ERROR(Set(leaf, KeyOf<ActionT>(decisions, i), action.value(), decisions[i].stored, place));
         decisions[i].stored = {};
         EvictIfExceeded();
       } else if (place.found) {
-        Change(*leaves_[leaf]);
-        tree_.RemoveSlot(*leaves_[leaf], place.index, deferred_);
-        tree_.count_.Add(writer_, -1);
+        Remove(*leaves_[leaf], place.index);
         if (tree_.IsSparse(*leaves_[leaf])) sparse_.push_back(i);
       }
     }
@@ -337,6 +365,12 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   void Change(Line& leaf) {
     tree_.space_.MarkDirty(leaf);
     changed_ = true;
+  }
+
+  void Remove(Line& leaf, unsigned i) {
+    Change(leaf);
+    tree_.RemoveSlot(leaf, i, deferred_);
+    tree_.count_.Add(writer_, -1);
   }
 
   // Stores into leaves_[leaf]. If that leaf is split, the part with the key takes its place; the others

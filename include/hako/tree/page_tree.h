@@ -86,6 +86,9 @@ class PageTree {
   using Line = format::PageLine;
   using View = PageView<Compare>;
   using Copy = LeafCopy<Compare>;
+  // Whether keys that are equal may have different bytes. A record has those of the call that stored it first,
+  // and a removal and a Set in one ProcessMulti store it again.
+  static constexpr bool kHasSpellings = !BytewiseOrder<Compare>;
 
   // A page is split when it would exceed `page_size` bytes; a single record may still be longer.
   PageTree(Space& space, unsigned page_size)
