@@ -88,7 +88,7 @@ class HeapFile {
   void RefuseUpdates(const Status& why) { refusal_.Set(why); }
 
   // ---- the log of the updates since the last synchronization, if there is one ----
-  using Log = log::UpdateLog<log::LogFileOf<FileT>, log::SyncProgress>;
+  using Log = log::UpdateLog<log::LogFileOf<FileT>>;
   Log& log() { return log_; }
   log::SyncProgress& sync_progress() { return sync_progress_; }
   // With nothing locked: waits a while for a synchronization if the log has become long.
