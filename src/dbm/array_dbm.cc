@@ -5,11 +5,9 @@
 namespace hako {
 
 HAKO_ARRAY_DBM_TEMPLATES(, MemoryMapParallelFile);
-HAKO_ARRAY_DBM_PATH_TEMPLATES(, MemoryMapParallelFile);
 
 template class MemoryArrayDBM<>;
-template class MemoryOperations<MemoryArrayDBM<>, MemoryMapParallelFile, MemoryArrayOptions>;
-template Status FileOperations<MemoryArrayDBM<>, MemoryMapParallelFile, MemoryArrayOptions>::Close();
+template class MemoryHome<MemoryArrayDBM<>, MemoryMapParallelFile, MemoryArrayOptions>;
 template class Operations<MemoryArrayDBM<>>;
 template class MultiOperations<MemoryArrayDBM<>>;
 template class OrderedOperations<MemoryArrayDBM<>, RecordKeyComparator>;

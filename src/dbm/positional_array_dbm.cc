@@ -3,6 +3,5 @@
 namespace hako {
 
 HAKO_ARRAY_DBM_TEMPLATES(, PositionalParallelFile);
-HAKO_ARRAY_DBM_PATH_TEMPLATES(, PositionalParallelFile);
 
 }  // namespace hako

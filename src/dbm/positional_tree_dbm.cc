@@ -3,6 +3,5 @@
 namespace hako {
 
 HAKO_TREE_DBM_TEMPLATES(, PositionalParallelFile);
-HAKO_TREE_DBM_PATH_TEMPLATES(, PositionalParallelFile);
 
 }  // namespace hako

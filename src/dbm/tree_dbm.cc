@@ -3,6 +3,5 @@
 namespace hako {
 
 HAKO_TREE_DBM_TEMPLATES(, MemoryMapParallelFile);
-HAKO_TREE_DBM_PATH_TEMPLATES(, MemoryMapParallelFile);
 
 }  // namespace hako

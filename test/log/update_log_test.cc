@@ -18,15 +18,15 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 // Counts requests, and waits for nothing.
-class CountingProgress {
+class CountingProgress final : public CheckpointRequests {
  public:
-  void Ask() { ++num_asked; }
-  bool has_failed() const { return fails; }
-  template <class F>
-  void WaitFor(microseconds time, F&& done) {
+  void Ask() override { ++num_asked; }
+  bool has_failed() const override { return fails; }
+  bool WaitFor(microseconds time, FunctionRef<bool()> done) override {
     ++num_waits;
     waited += time;
     EXPECT_FALSE(done()) << "waits for nothing";
+    return false;
   }
 
   int num_asked = 0, num_waits = 0;
@@ -70,7 +70,7 @@ class UpdateLogTest : public testing::Test {
 
   CountingProgress progress_;
   std::atomic<bool> needs_pause_{false};
-  UpdateLog<MemoryFile, CountingProgress> log_{progress_, needs_pause_};
+  UpdateLog<MemoryFile> log_{progress_, needs_pause_};
 };
 
 TEST_F(UpdateLogTest, UpdatesWaitAtTwiceTheLimit) {

@@ -15,11 +15,15 @@ ArrayDBM<FileT>::~ArrayDBM() {
 }
 
 template <File FileT>
-auto ArrayDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, const ArrayOptions& options)
-    -> StatusOr<std::unique_ptr<ArrayDBM>> HAKO_TRY {
+auto ArrayDBM<FileT>::Open(const std::string& path, const ArrayOptions& options, const FileOptions& file_options)
+    -> StatusOr<std::unique_ptr<ArrayDBM>>
+requires PathFile<FileT> { return Home::template OpenAt<ArrayDBM, FileT>(path, options, file_options); }
+
+template <File FileT>
+auto ArrayDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const ArrayOptions& options) -> StatusOr<std::unique_ptr<ArrayDBM>> HAKO_TRY {
   if (options.width > kRecordWidthMax)
     return absl::InvalidArgumentError(absl::StrCat("ArrayOptions::width must be 1 to ", kRecordWidthMax));
-  HAKO_ASSIGN_OR_RETURN(tree::PoolLimits limits, Pool::LimitsOf(options));
+  HAKO_ASSIGN_OR_RETURN(tree::PoolLimits limits, Home::LimitsOf(options));
   if (options.width == 0) {
     HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, array::kArrayFileKind));
     if (blank) return absl::InvalidArgumentError("a new array needs ArrayOptions::width, the bytes of each record");
@@ -33,8 +37,8 @@ auto ArrayDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, co
     return absl::InvalidArgumentError(absl::StrCat("the records of the file have ", width, " bytes, not ", options.width));
   auto pages = std::make_unique<array::ArrayPages>(width);
   limits.kind = pages.get();
-  const auto checkpointed = std::make_shared<std::atomic<ArrayDBM*>>(nullptr);
-  HAKO_ASSIGN_OR_RETURN(auto space, Pool::MakeSpace(std::move(store), limits, checkpointed));
+  const auto checkpointed = std::make_shared<std::atomic<Home*>>(nullptr);
+  HAKO_ASSIGN_OR_RETURN(auto space, Home::MakeSpace(std::move(store), limits, checkpointed));
   std::unique_ptr<ArrayDBM> dbm(new ArrayDBM(std::move(space), std::move(pages), options, checkpointed));
   dbm->log_place_ = std::move(log);
   const bool is_new = super.root == 0;
@@ -44,15 +48,15 @@ auto ArrayDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, co
   } else {
     HAKO_RETURN_IF_ERROR(dbm->array().Attach(super.root, super.num_records, super.applied_index));
   }
-  HAKO_RETURN_IF_ERROR(dbm->Begin(options, is_new));
+  HAKO_RETURN_IF_ERROR(dbm->Begin(options, options.sync_interval, is_new));
   return dbm;
 }
 HAKO_OR_NO_MEMORY
 
 template <File FileT>
-Status ArrayDBM<FileT>::VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned) {
+Status ArrayDBM<FileT>::VerifyPinned(const typename Home::Pinned& pinned) {
   HAKO_ASSIGN_OR_RETURN(const auto space, this->OpenPinned(pinned));
-  array::PageArray<typename Pool::PinnedSpace> view(*space, array().shape());
+  array::PageArray<typename Home::PinnedSpace> view(*space, array().shape());
   HAKO_RETURN_IF_ERROR(view.Attach(pinned.super.root, pinned.super.num_records));
   return view.Verify(pinned.super.num_records);
 }

@@ -36,7 +36,7 @@
 #include "hako/dbm/array_operations.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/options.h"
-#include "hako/dbm/pool_operations.h"
+#include "hako/dbm/pool_home.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/tree/buffer_pool.h"
 
@@ -45,16 +45,15 @@ namespace hako {
 // An array in a file: see the head of this header.
 //
 // Inherits
-//   PoolOperations (dbm/pool_operations.h)
+//   PoolHome (dbm/pool_home.h)
 //     Clear, CopyTo, Rebuild, ShouldBeRebuilt     the whole database
 //     Verify, Scrub, GetStats                     checks, and figures
-//   LogOperations (dbm/log_operations.h), FileOperations (dbm/file_operations.h)
-//     Open, CopyTo                                of a path; Open of a file, and of its log
-//     LastLsn, WaitDurable                        wait for the durability of many updates
-//     Synchronize, GetHealth, IsWritable          durability, and why updates are refused
+//   DatabaseHome (dbm/database_home.h)
+//     Synchronize, WaitDurable                    durability, of many updates at once
+//     GetHealth, IsWritable                       why updates are refused
 //     GetType, SetType, GetMetadata, SetMetadata  data of the application in the file
 //     Close                                       makes a checkpoint and closes the file
-//   ArrayOperations (dbm/array_operations.h)
+//   ArrayOperations (dbm/array_operations.h), EngineOperations (dbm/engine_operations.h)
 //     Get, Set, Contains, Remove, Process, Fetch  one record, by number
 //     Append, AppendMulti                         records behind the last one
 //     SetMulti, GetMulti                          several records
@@ -63,24 +62,31 @@ namespace hako {
 //     MakeIterator                                a cursor (dbm/array_cursor.h)
 //     the operations of every ordered DBM, by key
 template <File FileT = MemoryMapParallelFile>
-class ArrayDBM : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>>,
-                 public PoolOperations<ArrayDBM<FileT>, FileT, NoCodec, ArrayOptions> {
+class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>>, public PoolHome<FileT> {
   using Space = tree::BufferPool<FileT>;
   using Base = ArrayOperations<ArrayDBM, Space>;
-  using Pool = PoolOperations<ArrayDBM, FileT, NoCodec, ArrayOptions>;
-  using Files = LogOperations<ArrayDBM, FileT, ArrayOptions>;
+  using Home = PoolHome<FileT>;
   friend Base;
   friend typename Base::Shared;
-  friend Pool;
-  friend Files;
-  friend FileOperations<ArrayDBM, FileT, ArrayOptions>;
 
  public:
-  // Opens the database in `file`, creating one if the file is empty. InvalidArgument for an option out of
+  using typename Home::LogFile;
+
+  // Opens the file at `path`, and its log beside it; then as Open of a file. Errors name the path. An
+  // error leaves no file that was not there, and nothing changed that a later Open would notice.
+  static StatusOr<std::unique_ptr<ArrayDBM>> Open(const std::string& path, const ArrayOptions& options = {},
+                                                  const FileOptions& file_options = {}) requires PathFile<FileT>;
+  // Opens the database in `file`, without a log, creating one if the file is empty. InvalidArgument for an option out of
   // range, another type of file, or another width; Unavailable if another holder has the file open;
   // DataLoss if it does not validate.
-  static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, LogPlace<typename Files::LogFile> log, const ArrayOptions& options);
-  using Files::Open;
+  static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, const ArrayOptions& options = {}) {
+    return Open(std::move(file), LogPlace<LogFile>(), options);
+  }
+  // The same with a log: an empty file, or the log of this database. DataLoss if it lacks updates.
+  static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, LogFile log, const ArrayOptions& options = {}) {
+    return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
+  }
+  static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, LogPlace<LogFile> log, const ArrayOptions& options);
 
   // Closes the database if the application has not.
   ~ArrayDBM();
@@ -94,12 +100,21 @@ class ArrayDBM : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>
   using Base::space_;
 
   ArrayDBM(std::unique_ptr<Space> space, std::unique_ptr<array::ArrayPages> pages, const ArrayOptions& options,
-           typename Pool::Checkpointed checkpointed)
-      : Base(std::move(space), pages->shape()), Pool(*space_, options, std::move(checkpointed)), pages_(std::move(pages)) {}
+           typename Home::Checkpointed checkpointed)
+      : Base(std::move(space), pages->shape()),
+        Home(*this, *space_, this->writers_, options.durability, std::move(checkpointed)),
+        pages_(std::move(pages)) {
+    if (this->SyncsEachUpdate()) this->CallAfterUpdates();
+  }
 
-  // ---- for PoolOperations ----
-  auto& engine() const { return array(); }
-  Status VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned);
+  // ---- for PoolHome ----
+  void DescribeTree(format::TreeSuperBlock& super) const override {
+    super.num_records = this->Count();
+    super.root = array().root_id();
+    super.applied_index = array().applied_index();
+  }
+  Status RemoveAll(typename Space::Deferred& deferred) override { return Base::RemoveAll(deferred); }
+  Status VerifyPinned(const typename Home::Pinned& pinned) override;
 
   std::unique_ptr<array::ArrayPages> pages_;  // the space refers to it
 };
@@ -116,18 +131,14 @@ class ArrayDBM : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>
   KEYWORD template class OrderedOperations<ArrayDBM<FileT>, RecordKeyComparator>;                                               \
   KEYWORD template class ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>>;                                             \
   KEYWORD template class EngineOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>, array::PageArray<tree::BufferPool<FileT>>>; \
-  KEYWORD template class array::PageArray<tree::BufferPool<FileT>>;                                                             \
-  KEYWORD template class PoolOperations<ArrayDBM<FileT>, FileT, NoCodec, ArrayOptions>
-#define HAKO_ARRAY_DBM_PATH_TEMPLATES(KEYWORD, FileT)                          \
-  KEYWORD template class FileOperations<ArrayDBM<FileT>, FileT, ArrayOptions>; \
-  KEYWORD template class LogOperations<ArrayDBM<FileT>, FileT, ArrayOptions>
+  KEYWORD template class array::PageArray<tree::BufferPool<FileT>>
 
 namespace hako {
 
 // Compiled in the library, where programs would otherwise compile them again.
 extern template class tree::BufferPool<MemoryMapParallelFile>;
 extern template class tree::Checkpointer<MemoryMapParallelFile>;
+extern template class PoolHome<MemoryMapParallelFile>;
 HAKO_ARRAY_DBM_TEMPLATES(extern, MemoryMapParallelFile);
-HAKO_ARRAY_DBM_PATH_TEMPLATES(extern, MemoryMapParallelFile);
 
 }  // namespace hako

@@ -219,34 +219,37 @@ auto ArrayOperations<D, Space>::LoggedRangesOf(std::span<const KeyRange> ranges)
 }
 
 template <class D, class Space>
-Status ArrayOperations<D, Space>::Redo(WriterState& writer, const format::LogEntry& entry) {
+Status ArrayOperations<D, Space>::Redo(const format::LogEntry& entry) {
+  WriterState* const writer = writers_.Mine();
+  if (writer == nullptr) return writers_.Refusal();
   const auto from = array::LogKey::Parse(entry.key), to = array::LogKey::Parse(entry.value);
   switch (entry.op) {
     case format::LogOp::kSet:
     case format::LogOp::kRemove: {
       if (!from || *from > kRecordIdMax) break;
       const Action action = entry.op == format::LogOp::kSet ? Action::Set(entry.value) : Action::Remove();
-      return array().template Process<Action>(writer, *from, BlindUpdateRef(action));
+      return array().template Process<Action>(*writer, *from, BlindUpdateRef(action));
     }
     case format::LogOp::kRemoveRange:
       if (!from || !to || *from >= *to) break;
-      return array().RemoveRange(writer, *from, *to).status();
+      return array().RemoveRange(*writer, *from, *to).status();
     case format::LogOp::kClear: {
       typename Space::Deferred deferred(*space_);
       return this->RunExclusive([&] { return this->RemoveAll(deferred); });
     }
     default:
-      return self().RedoTogether(writer, std::span(&entry, 1));
+      return this->RedoTogether(std::span(&entry, 1));
   }
   return absl::DataLossError("the log has a key that is not the number of a record");
 }
 
 template <class D, class Space>
-Status ArrayOperations<D, Space>::RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor,
-                                            const MultiExtras& extras) {
+Status ArrayOperations<D, Space>::RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+  WriterState* const writer = writers_.Mine();
+  if (writer == nullptr) return writers_.Refusal();
   HAKO_ASSIGN_OR_RETURN(const Ids ids, LoggedIdsOf(keys));
   HAKO_ASSIGN_OR_RETURN(const std::vector<array::IdRange> ranges, LoggedRangesOf(extras.removed_ranges));
-  return array().template ProcessMulti<Action>(writer, ids, {ranges, ~std::size_t{0}}, visitor, extras);
+  return array().template ProcessMulti<Action>(*writer, ids, {ranges, ~std::size_t{0}}, visitor, extras);
 }
 
 template <class D, class Space>

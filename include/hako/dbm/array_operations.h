@@ -1,6 +1,6 @@
 // The operations shared by the two array DBMs: records of one width, by number.
 //
-// An array DBM class D inherits ArrayOperations<D, Space> publicly, and PoolOperations or MemoryOperations
+// An array DBM class D inherits ArrayOperations<D, Space> publicly, and its home
 // beside it. It has two interfaces. One takes numbers. The other is that of every ordered DBM: there keys
 // are numbers in decimal (array/record_key.h), and other keys are InvalidArgument.
 //
@@ -191,7 +191,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   // beyond that Write is OutOfRange.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : array().applied_index(); }
   // The number of records; exact while no update runs.
-  std::uint64_t Count() const { return this->IsClosed() ? 0 : array().Count(this->ForEachWriter()); }
+  std::uint64_t Count() const final { return this->IsClosed() ? 0 : array().Count(this->ForEachWriter()); }
   // The work of CountRange and RemoveRange by key.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to);
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to);
@@ -237,11 +237,11 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     return absl::OkStatus();
   }
 
-  // For LogOperations. Keys are those of the log (array::LogKey).
-  Status Redo(WriterState& writer, const format::LogEntry& entry);
-  Status RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
-  void LoadForRedo(std::span<const std::string_view> keys);
-  void PrefetchForRedo(std::span<const std::string_view> keys) const;
+  // See DatabaseRecords. Keys are those of the log (array::LogKey).
+  Status Redo(const format::LogEntry& entry) final;
+  Status RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) final;
+  void LoadForRedo(std::span<const std::string_view> keys) final;
+  void PrefetchForRedo(std::span<const std::string_view> keys) const final;
 
  private:
   using Ids = absl::InlinedVector<std::uint64_t, 16>;

@@ -28,7 +28,7 @@
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
-#include "hako/dbm/memory_operations.h"
+#include "hako/dbm/memory_home.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
@@ -41,9 +41,9 @@ namespace hako {
 // Load open.
 //
 // Inherits
-//   MemoryOperations (dbm/memory_operations.h)
+//   MemoryHome (dbm/memory_home.h)
 //     Save, Load                          snapshots
-//     LastLsn, WaitDurable                wait for the durability of many updates
+//     WaitDurable                         wait for the durability of many updates
 //     Synchronize, GetHealth, IsWritable  durability, and why updates are refused
 //     Close                               writes a snapshot and closes the file, if there is one
 //   TreeOperations (dbm/tree_operations.h), EngineOperations (dbm/engine_operations.h)
@@ -71,16 +71,14 @@ namespace hako {
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
-class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>, Compare>,
-                public MemoryOperations<BabyDBM<FileT, Compare>, FileT, BabyOptions> {
+class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>, Compare>,
+                      public MemoryHome<BabyDBM<FileT, Compare>, FileT, BabyOptions> {
   using Space = log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>;
   using Base = TreeOperations<BabyDBM, Space, Compare>;
-  using Memory = MemoryOperations<BabyDBM, FileT, BabyOptions>;
+  using Memory = MemoryHome<BabyDBM, FileT, BabyOptions>;
   friend Base;
   friend typename Base::Shared;
   friend Memory;
-  friend LogOperations<BabyDBM, FileT, BabyOptions>;
-  friend FileOperations<BabyDBM, FileT, BabyOptions>;
 
  public:
   // Opens an empty database in memory only. InvalidArgument for an option out of range.
@@ -160,9 +158,9 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
 
   template <class... Rest>
   BabyDBM(std::unique_ptr<Space> space, unsigned page_size, Rest&&... rest)
-      : Base(std::move(space), page_size), Memory(std::forward<Rest>(rest)...) {}
+      : Base(std::move(space), page_size), Memory(*this, space_->log(), std::forward<Rest>(rest)...) {}
 
-  // Makes an empty database; `rest` is for MemoryOperations.
+  // Makes an empty database; `rest` is for MemoryHome.
   template <class... Rest>
   static StatusOr<std::unique_ptr<BabyDBM>> Make(const BabyOptions& options, Rest&&... rest) {
     if (options.page_size < 128 || options.page_size > 8192)
@@ -182,10 +180,10 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
     return dbm;
   }
 
-  // The last step of Close. Frees the values stored out of line, which only the pages lead to; the
+  // See DatabaseRecords. Frees the values stored out of line, which only the pages lead to; the
   // pages are freed with the object. If Open failed there may be no tree, and then there are no such
   // values either.
-  void Seal() {
+  void Seal() override {
     typename Space::Deferred deferred(*space_);
     if (this->CheckOpen().ok() && space_->long_bytes() != 0) (void)tree().RemoveAll(deferred);
     Base::Seal();
@@ -211,8 +209,7 @@ extern template class TreeCursor<BabyDBM<>, tree::PageTree<internal::BabySpace, 
 extern template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
 extern template class TreeOperations<BabyDBM<>, internal::BabySpace, BytewiseComparator>;
 extern template class EngineOperations<BabyDBM<>, internal::BabySpace, tree::PageTree<internal::BabySpace, BytewiseComparator>>;
-extern template class MemoryOperations<BabyDBM<>, MemoryMapParallelFile, BabyOptions>;
-extern template Status FileOperations<BabyDBM<>, MemoryMapParallelFile, BabyOptions>::Close();
+extern template class MemoryHome<BabyDBM<>, MemoryMapParallelFile, BabyOptions>;
 extern template class tree::PageTree<internal::BabySpace, BytewiseComparator>;
 
 }  // namespace hako

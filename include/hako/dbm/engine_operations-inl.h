@@ -90,7 +90,7 @@ Status EngineOperations<D, Space, Engine>::CheckAround(std::string_view key, Fun
   };
   HAKO_RETURN_IF_ERROR(ProcessUnchecked<Action>(key, FunctionRef<Action(Seen)>(check)));
   if (refuses) return refusal.ok() ? Expiry::NoTimesError() : refusal;
-  return updates && self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
+  return updates && has_after_update_ ? self().AfterUpdate() : absl::OkStatus();
 }
 
 template <class D, class Space, class Engine>
@@ -143,7 +143,7 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writ
   if (refuses) return refusal;
   if (lacks_times) return Expiry::NoTimesError();
   HAKO_RETURN_IF_ERROR(status);
-  return updates && self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
+  return updates && has_after_update_ ? self().AfterUpdate() : absl::OkStatus();
 }
 
 // A thread without a writer state may call this: Close does.

@@ -1,13 +1,15 @@
 // The operations that the databases of both engines share: a space, an engine in it, and the states
 // of the threads that use them.
 //
-// HashOperations and TreeOperations inherit EngineOperations<D, Space, Engine>, and a DBM class D
-// one of these two. D provides kKeySizeMax, and
+// HashOperations, TreeOperations and ArrayOperations inherit EngineOperations<D, Space, Engine>, and a
+// DBM class D one of these. D provides kKeySizeMax, and
 //   ProcessIn<Action or void>(writer, key, visitor), ProcessMultiIn(writer, keys, visitor, extras)
 //                       the engine's operations
-//   AcceptsUpdates, MayUpdate, MayRemove, HasAfterUpdate, AfterUpdate
-//                       whether updates are refused, and whether each is followed by a call,
-//                       which may synchronize it (dbm/file_operations.h, dbm/memory_operations.h)
+// and its home (dbm/database_home.h), or D itself,
+//   AcceptsUpdates, MayUpdate, MayRemove
+//                       whether updates are refused
+//   AfterUpdate         called after each update if CallAfterUpdates was called; may synchronize it
+//   KeepTime            notes the time of records that expire
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -27,6 +29,7 @@
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/dbm/database_records.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/expiry.h"
 #include "hako/dbm/operations.h"
@@ -67,7 +70,7 @@ class TimelessVisitor {
 // Inherits
 //   Operations (dbm/operations.h)  operations on one record, and its MultiOperations
 template <class D, class Space, class Engine>
-class EngineOperations : public Operations<D> {
+class EngineOperations : public Operations<D>, protected DatabaseRecords {
  protected:
   using WriterState = typename Space::WriterState;
 
@@ -128,7 +131,7 @@ class EngineOperations : public Operations<D> {
   // ---- records that expire (dbm/expiry.h) ----
 
   // The times and the clock of the database; nullptr if it keeps none.
-  const Expiry* expiry() const { return expiry_.get(); }
+  const Expiry* expiry() const final { return expiry_.get(); }
   // Sets when the record of `key` expires, in milliseconds since 1970; 0 = never, as Persist. A time
   // that has passed removes it; otherwise the value is stored again. NotFound if absent,
   // FailedPrecondition if the database keeps no times, InvalidArgument for a time beyond Expiry::kTimeMax.
@@ -159,21 +162,36 @@ class EngineOperations : public Operations<D> {
     return false;
   }
 
+  // The position in the log behind the last update of the calling thread; 0 without a log.
+  std::uint64_t LastLsn() {
+    const WriterState* const writer = writers_.Mine();
+    return writer != nullptr ? writer->lsn : 0;
+  }
+
   // OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckReads and
   // CheckIdle also fail within a visitor of this database (sync/writer_states.h).
-  Status CheckOpen() const { return writers_.CheckOpen(); }
+  Status CheckOpen() const final { return writers_.CheckOpen(); }
   Status CheckReads() const { return writers_.CheckReads(); }
-  Status CheckIdle() const { return writers_.CheckIdle(); }
+  Status CheckIdle() const final { return writers_.CheckIdle(); }
   // Whether Close was called.
   bool IsClosed() const { return writers_.IsClosed(); }
 
  protected:
-  // Before this thread changes these keys: loads their evicted pages.
-  void LoadForRedo(std::span<const std::string_view> keys) {
+  // ---- for the home of the database: see DatabaseRecords ----
+  std::uint64_t* LsnOfThread() final {
+    WriterState* const writer = writers_.Mine();
+    return writer != nullptr ? &writer->lsn : nullptr;
+  }
+  void LoadForRedo(std::span<const std::string_view> keys) override {
     if constexpr (requires { engine_.LoadLeaves(keys); }) engine_.LoadLeaves(keys);
   }
-  // Before it changes the next few of them: prefetches their memory.
-  void PrefetchForRedo(std::span<const std::string_view> keys) const { engine_.Prefetch(keys); }
+  void PrefetchForRedo(std::span<const std::string_view> keys) const override { engine_.Prefetch(keys); }
+  void SweepInBackground(const std::atomic<bool>& stops) final;
+  // Takes no lock: a forked child calls it too.
+  void Seal() override {
+    writers_.Close();
+    engine_.Seal();
+  }
 
   template <class... Rest>
   explicit EngineOperations(std::unique_ptr<Space> space, Rest... rest) : space_(std::move(space)), engine_(*space_, rest...) {}
@@ -231,9 +249,6 @@ class EngineOperations : public Operations<D> {
   // RemoveExpired as far as bool go_on(), which it calls from time to time, is true. Counts the records
   // that it sees in *seen. It passes damage: DataLoss, the first one, once it has removed all others.
   StatusOr<std::uint64_t> RemoveExpired(FunctionRef<bool()> go_on, ExpirySurvey* seen = nullptr);
-  // Keeps the time, and removes the expired records if there are enough; called again and again by one
-  // thread.
-  void SweepInBackground(const std::atomic<bool>& stops);
 
   bool HasLimit() const {
     if constexpr (requires { space_->limit(); })
@@ -271,13 +286,6 @@ class EngineOperations : public Operations<D> {
     }
   }
 
-  // Refuses all operations from now on: at the end of Close, and in a forked child. Takes no lock.
-  // REQUIRES: no other thread of this process uses the database
-  void Seal() {
-    writers_.Close();
-    engine_.Seal();
-  }
-
   auto ForEachWriter() const {
     return [this](auto&& visit) { writers_.ForEach(visit); };
   }
@@ -299,6 +307,7 @@ class EngineOperations : public Operations<D> {
   // Whether reads take the shortest path: values have no times, and the uses of records are not noted
   // (base/capacity.h). One condition in place of two.
   bool reads_plainly_ = true;
+  bool has_after_update_ = false;
   // An update where values have no times: an Action with a time is refused.
   template <class Key, class V>
   HAKO_INLINE Status ProcessWithoutTime(WriterState& writer, Key key, V& visitor) {
@@ -314,11 +323,14 @@ class EngineOperations : public Operations<D> {
     }
   }
   // Whether an update is refused, or followed by AfterUpdate.
-  HAKO_INLINE bool NeedsChecks() { return !self().AcceptsUpdates() || self().HasAfterUpdate(); }
+  HAKO_INLINE bool NeedsChecks() { return !self().AcceptsUpdates() || has_after_update_; }
+  HAKO_INLINE bool HasAfterUpdate() const { return has_after_update_; }
+  // From now on each update is followed by AfterUpdate. REQUIRES: no other thread uses the database
+  void CallAfterUpdates() { has_after_update_ = true; }
 
  private:
   OwnedFunction<void(std::string_view, std::string_view)> on_eviction_;
-  const sync::ForkCall on_fork_{this, [](void* self) { static_cast<EngineOperations*>(self)->Seal(); }};
+  const sync::ForkCall on_fork_{this, [](void* self) { static_cast<EngineOperations*>(self)->EngineOperations::Seal(); }};
   static constexpr std::size_t kSweptTogether = 256;
   static constexpr bool kHasSpellings = requires { requires Engine::kHasSpellings; };  // see PageTree
 

@@ -18,7 +18,7 @@ template <File FileT>
 Status HashDBM<FileT>::AfterUpdate() {
   if (!this->SyncsEachUpdate() && !changed_.load(std::memory_order_relaxed)) changed_.store(true);
   space_->PauseIfLogIsLong();
-  return Files::AfterUpdate();
+  return Home::AfterUpdate();
 }
 
 template <File FileT>

@@ -52,9 +52,9 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
+#include "hako/dbm/database_home.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/hash_operations.h"
-#include "hako/dbm/log_operations.h"
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/hash/file_order_scan.h"
@@ -72,11 +72,11 @@ namespace hako {
 //     ProcessEachParallel, Count                          all records
 //     ProcessState                                        all records of one moment
 //     MakeIterator                                        a cursor (dbm/hash_cursor.h)
+//     LastLsn                                             where the thread's last update is in the log
 //     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
-//   LogOperations (dbm/log_operations.h), FileOperations (dbm/file_operations.h)
-//     Open, CopyTo                                        of a path; Open of a file, and of its log
-//     LastLsn, WaitDurable                                wait for the durability of many updates
-//     Synchronize, GetHealth, IsWritable                  durability, and why updates are refused
+//   DatabaseHome (dbm/database_home.h)
+//     Synchronize, WaitDurable                            durability, of many updates at once
+//     GetHealth, IsWritable                               why updates are refused
 //     GetType, SetType, GetMetadata, SetMetadata          data of the application in the file
 //     Close                                               synchronizes and closes the file
 //   Operations (dbm/operations.h)
@@ -93,24 +93,34 @@ namespace hako {
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile>
-class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, public LogOperations<HashDBM<FileT>, FileT, HashOptions> {
+class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, public DatabaseHome<log::LogFileOf<FileT>> {
   using Space = hash::RecordHeap<FileT>;
   using Base = HashOperations<HashDBM, Space>;
-  using Files = LogOperations<HashDBM, FileT, HashOptions>;
+  using Home = DatabaseHome<log::LogFileOf<FileT>>;
   using typename Base::Index;
   using typename Base::WriterState;
   friend Base;
   friend typename Base::Shared;
-  friend Files;
-  friend FileOperations<HashDBM, FileT, HashOptions>;
 
  public:
-  // Opens the database in `file`, creating one if the file is empty. Options that are fixed at
+  using typename Home::LogFile;
+
+  // Opens the file at `path`, and its log beside it; then as Open of a file. Errors name the path. An
+  // error leaves no file that was not there, and nothing changed that a later Open would notice.
+  static StatusOr<std::unique_ptr<HashDBM>> Open(const std::string& path, const HashOptions& options = {},
+                                                 const FileOptions& file_options = {}) requires PathFile<FileT>;
+  // Opens the database in `file`, without a log, creating one if the file is empty. Options that are fixed at
   // creation are ignored for an existing database. InvalidArgument for an option out of range or
   // another type of file, Unavailable if another holder has the file open, DataLoss if it does not
   // validate.
-  static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, LogPlace<typename Files::LogFile> log, const HashOptions& options);
-  using Files::Open;
+  static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {}) {
+    return Open(std::move(file), LogPlace<LogFile>(), options);
+  }
+  // The same with a log: an empty file, or the log of this database. DataLoss if it lacks updates.
+  static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, LogFile log, const HashOptions& options = {}) {
+    return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
+  }
+  static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, LogPlace<LogFile> log, const HashOptions& options);
 
   // Closes the database if the application has not.
   ~HashDBM();
@@ -136,7 +146,8 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   // copy is complete. InvalidArgument if `empty_file` is not empty, DataLoss if records are
   // damaged.
   Status CopyTo(FileT empty_file);
-  using Files::CopyTo;
+  // CopyTo into a new file, which replaces the one at `path` and appears whole and durable or not at all.
+  Status CopyTo(const std::string& path) requires PathFile<FileT> { return this->template CopyToPath<FileT>(*this, path); }
 
   // Synchronizes and checks the structure of the whole file beside readers and writers. Writers are
   // stopped only while the index is scanned (about 2 ms per million records). A database that takes
@@ -149,7 +160,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   // that of one bucket to make sure that a record is damaged. Takes up to 13 MiB. Calls take turns.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   // The database has seen this time (dbm/expiry.h); for copies of it.
-  void NoteClock(std::uint64_t latest) { space_->extents().NoteClock(latest); }
+  void NoteClock(std::uint64_t latest) override { space_->extents().NoteClock(latest); }
   // Stops writers for a moment.
   Stats GetStats();
   // GetStats and GetType as pairs of name and text, for people to read.
@@ -163,12 +174,15 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   using Base::RunExclusiveFlushed;
   using Base::space_;
   using Base::writers_;
-  using Files::maintenance_mutex_;
-  using Files::writable_;
+  using Home::maintenance_mutex_;
+  using Home::writable_;
 
   HashDBM(std::unique_ptr<Space> space, const HashOptions& options)
       : Base(std::move(space)),
-        Files(space_->extents().file().IsWritable(), options.durability, options.sync_interval.count() > 0, space_->extents().super()) {}
+        Home(*this, space_->log(), space_->refusal(), space_->extents().file().IsWritable(), options.durability,
+             space_->extents().super().metadata, space_->extents().super().type) {
+    if (this->SyncsEachUpdate() || options.sync_interval.count() > 0) this->CallAfterUpdates();
+  }
 
   // Runs `body`, which changes this thread's lists of free blocks without holding a bucket's lock.
   // GetStats reads the lists of all threads.
@@ -182,31 +196,33 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
     return [this, &mine](auto&& step) { this->AsWriter(mine, step); };
   }
 
-  // ---- for FileOperations ----
-  FileT& file() const { return space_->extents().file(); }
-  const sync::StickyStatus& refusal() const { return space_->refusal(); }
-  bool SurvivesProcess() const { return !space_->index_is_in_memory() || space_->log().is_on(); }
+  // ---- for EngineOperations ----
+  HAKO_INLINE bool AcceptsUpdates() const { return space_->AcceptsWrites(); }
   Status AfterUpdate();
-  Status SynchronizeLocked();
-  void SynchronizeInBackground();
-  Status StoreMetadata();
-
-  // ---- for LogOperations ----
-  log::NamedLog LogInFile() const { return space_->extents().LogInFile(); }
-  static Status CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options);
-  Status NameLog(const log::DatabaseId& id, log::Position from);
-  bool MayName(const log::DatabaseId& id, bool has_ended) const { return LogInFile().id == id && LogInFile().HasEnded() == has_ended; }
-  // The updates of the log are to be made again although the file has them: until the end of that a
-  // kill counts as a power cut.
-  void BeginRedoOfAll() { space_->extents().WithdrawLiveState(); }
-  Status MayReplay() const;
-  Status Redo(WriterState& mine, const format::LogEntry& entry);
-  Status RedoMulti(WriterState& mine, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
+  Status Redo(const format::LogEntry& entry) override;
+  Status RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) override;
   template <class F>
   Status RedoWithSpace(F&& redo);
-  void RefuseUpdates(const Status& why) { space_->RefuseUpdates(why); }
-  Status CloseFile();
 
+  // ---- for DatabaseHome ----
+  bool SurvivesProcess() const override { return !space_->index_is_in_memory() || space_->log().is_on(); }
+  Status SynchronizeLocked() override;
+  void SynchronizeInBackground() override;
+  Status StoreMetadata() override;
+  log::NamedLog LogInFile() const override { return space_->extents().LogInFile(); }
+  bool MayName(const log::DatabaseId& id, bool has_ended) const override {
+    return LogInFile().id == id && LogInFile().HasEnded() == has_ended;
+  }
+  // Until the end of the replay a kill counts as a power cut.
+  void BeginRedoOfAll() override { space_->extents().WithdrawLiveState(); }
+  Status MayReplay() override;
+  Status CloseFile() override;
+  Status CloseDevice() override { return space_->extents().file().Close(); }
+  void SetTakeBack(TakeBack what) override {
+    if constexpr (UndoableFile<FileT>) space_->extents().file().SetTakeBack(what);
+  }
+
+  static Status CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options);
   bool ReclaimSoon();
   Status Recover(WriterState& mine, const HashOptions& options);
   Status CompleteIntents(WriterState& mine);
@@ -256,7 +272,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
 // The templates that make up HashDBM<FileT>: declared, where KEYWORD is extern, or compiled, where it
 // is empty; within namespace hako. A program with its own file type can declare them in a header and
 // compile them in one source. RECORDS is hash::MappedRecords if it is a MappedFile, else
-// hash::PositionalRecords. The second macro adds the operations on a PathFile.
+// hash::PositionalRecords.
 #define HAKO_HASH_DBM_TEMPLATES(KEYWORD, FileT, RECORDS)                                                                        \
   KEYWORD template class HashDBM<FileT>;                                                                                        \
   KEYWORD template class Operations<HashDBM<FileT>>;                                                                            \
@@ -269,14 +285,10 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   KEYWORD template class RECORDS<FileT>;                                                                                        \
   KEYWORD template class hash::RecordHeap<FileT>;                                                                               \
   KEYWORD template class hash::BucketIndex<hash::RecordHeap<FileT>>
-#define HAKO_HASH_DBM_PATH_TEMPLATES(KEYWORD, FileT)                         \
-  KEYWORD template class FileOperations<HashDBM<FileT>, FileT, HashOptions>; \
-  KEYWORD template class LogOperations<HashDBM<FileT>, FileT, HashOptions>
 
 namespace hako {
 
 // Compiled in the library, where programs would otherwise compile them again.
 HAKO_HASH_DBM_TEMPLATES(extern, MemoryMapParallelFile, hash::MappedRecords);
-HAKO_HASH_DBM_PATH_TEMPLATES(extern, MemoryMapParallelFile);
 
 }  // namespace hako

@@ -1,7 +1,7 @@
 // The operations that the two hash DBMs share: a space for records, and an index of it.
 //
-// A hash DBM class D inherits HashOperations<D, Space> publicly, and FileOperations or
-// MemoryOperations beside it.
+// A hash DBM class D inherits HashOperations<D, Space> publicly, and its home beside it
+// (dbm/database_home.h).
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -79,7 +79,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : space_->AppliedIndex(); }
 
   // The number of records; exact while no update runs.
-  std::uint64_t Count() const {
+  std::uint64_t Count() const final {
     if (this->IsClosed()) return 0;
     (void)FlushPending();
     return CountFlushed();

@@ -6,8 +6,16 @@
 namespace hako {
 
 template <File FileT>
-auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, const HashOptions& options)
-    -> StatusOr<std::unique_ptr<HashDBM>> HAKO_TRY {
+auto HashDBM<FileT>::Open(const std::string& path, const HashOptions& options, const FileOptions& file_options)
+    -> StatusOr<std::unique_ptr<HashDBM>>
+requires PathFile<FileT> HAKO_TRY {
+  if (const Status checked = CheckAccepted(path, options, file_options); !checked.ok()) return Home::WithPath(path, checked);
+  return Home::template OpenAt<HashDBM, FileT>(path, options, file_options);
+}
+HAKO_OR_NO_MEMORY
+
+template <File FileT>
+auto HashDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const HashOptions& options) -> StatusOr<std::unique_ptr<HashDBM>> HAKO_TRY {
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
   HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
   HAKO_ASSIGN_OR_RETURN(auto extents, hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed,
@@ -41,13 +49,6 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
 }
 HAKO_OR_NO_MEMORY
 
-// Synchronizes, as the log lacks the updates that a killed process has left in a mapped file.
-template <File FileT>
-Status HashDBM<FileT>::NameLog(const log::DatabaseId&, log::Position) {
-  sync::MutexLock lock(maintenance_mutex_);
-  return SynchronizeLocked();
-}
-
 // Checks what Verify can check of a file whose updates are to be accepted, before anything is changed.
 template <File FileT>
 Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options) {
@@ -58,7 +59,7 @@ Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions&
     if (absl::IsNotFound(file.status())) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(file.status());
     if (file->Size() == 0) return absl::OkStatus();
-    HAKO_ASSIGN_OR_RETURN(const auto dbm, Open(*std::move(file), LogPlace<typename Files::LogFile>(path, file_options), options));
+    HAKO_ASSIGN_OR_RETURN(const auto dbm, Open(*std::move(file), LogPlace<LogFile>(path, file_options), options));
     return dbm->space_->extents().was_accepted() ? dbm->Verify() : absl::OkStatus();
   } else {
     return absl::OkStatus();
@@ -66,7 +67,7 @@ Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions&
 }
 
 template <File FileT>
-Status HashDBM<FileT>::MayReplay() const {
+Status HashDBM<FileT>::MayReplay() {
   if (writable_) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the newest updates are in the log of a killed process only; open the database for writing, and close it");
@@ -86,25 +87,28 @@ Status HashDBM<FileT>::RedoWithSpace(F&& redo) {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::Redo(WriterState& mine, const format::LogEntry& entry) {
+Status HashDBM<FileT>::Redo(const format::LogEntry& entry) {
+  WriterState* const mine = writers_.Mine();
+  if (mine == nullptr) return writers_.Refusal();
   switch (entry.op) {
     case format::LogOp::kSet:
     case format::LogOp::kRemove: {
       const Action action = entry.op == format::LogOp::kSet ? Action::Set(entry.value) : Action::Remove();
-      return RedoWithSpace([&] { return this->template ProcessIn<Action>(mine, entry.key, action); });
+      return RedoWithSpace([&] { return this->template ProcessIn<Action>(*mine, entry.key, action); });
     }
     case format::LogOp::kClear:
-      return RunExclusive([&] { return RemoveAllRecords(mine); });
+      return RunExclusive([&] { return RemoveAllRecords(*mine); });
     default:
-      return this->RedoTogether(mine, std::span(&entry, 1));
+      return this->RedoTogether(std::span(&entry, 1));
   }
 }
 
 template <File FileT>
-Status HashDBM<FileT>::RedoMulti(WriterState& mine, std::span<const std::string_view> keys, MultiUpdateRef visitor,
-                                 const MultiExtras& extras) {
+Status HashDBM<FileT>::RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
   if (!extras.removed_ranges.empty()) return absl::DataLossError("the log of a hash table has a range");
-  return RedoWithSpace([&] { return this->ProcessMultiIn(mine, keys, visitor, extras); });
+  WriterState* const mine = writers_.Mine();
+  if (mine == nullptr) return writers_.Refusal();
+  return RedoWithSpace([&] { return this->ProcessMultiIn(*mine, keys, visitor, extras); });
 }
 
 template <File FileT>

@@ -181,7 +181,7 @@ Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Act
     } else {
       HAKO_RETURN_IF_ERROR(ProcessUnchecked<Action>(key, made));
     }
-    return self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
+    return has_after_update_ ? self().AfterUpdate() : absl::OkStatus();
   }
   internal::LiveCall call(*expiry_);
   const Action stored = call.Store(action);
@@ -379,7 +379,7 @@ Status EngineOperations<D, Space, Engine>::RemoveIfExpired(std::span<const std::
       HAKO_RETURN_IF_ERROR(processed);
     if (removes && processed.ok()) ++*removed;
   }
-  return *removed > before && self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
+  return *removed > before && has_after_update_ ? self().AfterUpdate() : absl::OkStatus();
 }
 
 // A pass takes a quarter of the thread's time, or more if it would not end in the time that

@@ -18,7 +18,7 @@
 #include "hako/base/status.h"
 #include "hako/dbm/array_operations.h"
 #include "hako/dbm/common.h"
-#include "hako/dbm/memory_operations.h"
+#include "hako/dbm/memory_home.h"
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/log/logged_space.h"
@@ -29,23 +29,21 @@ namespace hako {
 // An array in memory: see the head of this header. FileT is the type of the files that Save and Load open.
 //
 // Inherits
-//   MemoryOperations (dbm/memory_operations.h)
+//   MemoryHome (dbm/memory_home.h)
 //     Save, Load                          snapshots
-//     LastLsn, WaitDurable                wait for the durability of many updates
+//     WaitDurable                         wait for the durability of many updates
 //     Synchronize, GetHealth, IsWritable  durability, and why updates are refused
 //     Close                               writes a snapshot and closes the file, if there is one
 //   ArrayOperations (dbm/array_operations.h)
 template <File FileT = MemoryMapParallelFile>
-class MemoryArrayDBM : public ArrayOperations<MemoryArrayDBM<FileT>, log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>>,
-                       public MemoryOperations<MemoryArrayDBM<FileT>, FileT, MemoryArrayOptions> {
+class MemoryArrayDBM final : public ArrayOperations<MemoryArrayDBM<FileT>, log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>>,
+                             public MemoryHome<MemoryArrayDBM<FileT>, FileT, MemoryArrayOptions> {
   using Space = log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>;
   using Base = ArrayOperations<MemoryArrayDBM, Space>;
-  using Memory = MemoryOperations<MemoryArrayDBM, FileT, MemoryArrayOptions>;
+  using Memory = MemoryHome<MemoryArrayDBM, FileT, MemoryArrayOptions>;
   friend Base;
   friend typename Base::Shared;
   friend Memory;
-  friend LogOperations<MemoryArrayDBM, FileT, MemoryArrayOptions>;
-  friend FileOperations<MemoryArrayDBM, FileT, MemoryArrayOptions>;
 
  public:
   // Opens an empty database in memory only. InvalidArgument for an option out of range.
@@ -121,9 +119,9 @@ class MemoryArrayDBM : public ArrayOperations<MemoryArrayDBM<FileT>, log::Logged
 
   template <class... Rest>
   MemoryArrayDBM(std::unique_ptr<Space> space, const format::ArrayShape& shape, Rest&&... rest)
-      : Base(std::move(space), shape), Memory(std::forward<Rest>(rest)...) {}
+      : Base(std::move(space), shape), Memory(*this, space_->log(), std::forward<Rest>(rest)...) {}
 
-  // Makes an empty database; `rest` is for MemoryOperations.
+  // Makes an empty database; `rest` is for MemoryHome.
   template <class... Rest>
   static StatusOr<std::unique_ptr<MemoryArrayDBM>> Make(const MemoryArrayOptions& options, Rest&&... rest) {
     static constexpr std::uint64_t kBytesMin = 1 << 20;
@@ -151,8 +149,7 @@ extern template class MultiOperations<MemoryArrayDBM<>>;
 extern template class OrderedOperations<MemoryArrayDBM<>, RecordKeyComparator>;
 extern template class ArrayOperations<MemoryArrayDBM<>, internal::ArraySpace>;
 extern template class EngineOperations<MemoryArrayDBM<>, internal::ArraySpace, array::PageArray<internal::ArraySpace>>;
-extern template class MemoryOperations<MemoryArrayDBM<>, MemoryMapParallelFile, MemoryArrayOptions>;
-extern template Status FileOperations<MemoryArrayDBM<>, MemoryMapParallelFile, MemoryArrayOptions>::Close();
+extern template class MemoryHome<MemoryArrayDBM<>, MemoryMapParallelFile, MemoryArrayOptions>;
 extern template class array::PageArray<internal::ArraySpace>;
 
 }  // namespace hako

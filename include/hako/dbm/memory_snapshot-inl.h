@@ -1,16 +1,16 @@
-// Definitions of dbm/memory_operations.h: the snapshot of a database with a path.
+// Definitions of dbm/memory_home.h: the snapshot of a database with a path.
 #pragma once
 
 #include "hako/base/random_seed.h"
-#include "hako/dbm/memory_operations.h"
+#include "hako/dbm/memory_home.h"
 
 namespace hako {
 
 // Loads the snapshot, makes the updates of the log again, and begins a log. Nothing is logged before.
 template <class D, File FileT, class Options>
-Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
-  auto* const writer = self().writers_.Mine();
-  if (writer == nullptr) return self().writers_.Refusal();
+Status MemoryHome<D, FileT, Options>::BeginAt(const Options& options) {
+  HAKO_RETURN_IF_ERROR(self().CheckIdle());
+  self().CallAfterUpdates();
   HAKO_RETURN_IF_ERROR(place_.Load([&](std::string_view key, std::string_view value) -> Status {
     const Action action = Action::Set(value);
     return self().template ProcessUnchecked<Action>(key, BlindUpdateRef(action));
@@ -23,11 +23,11 @@ Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
   HAKO_RETURN_IF_ERROR(BeginTimes(options, is_new ? Expiry::FirstClock(options) : std::uint64_t{place_.end().clock}));
   const auto keep = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
   const MultiExtras extras{.applied_index = place_.end().applied_index, .removed_ranges = {}, .num_shown = 0};
-  HAKO_RETURN_IF_ERROR(self().ProcessMultiIn(*writer, {}, MultiUpdateRef(keep), extras));
+  HAKO_RETURN_IF_ERROR(self().RedoMulti({}, MultiUpdateRef(keep), extras));
   secret_ = place_.end().log.secret;
   while (secret_ == 0) secret_ = RandomSeed();
   HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
-  const auto soon = [](void* dbm) { return static_cast<MemoryOperations*>(dbm)->SynchronizeSoon(); };
+  const auto soon = [](void* dbm) { return static_cast<MemoryHome*>(dbm)->SynchronizeSoon(); };
   self().space_->sync_progress().Start({soon, this});
   this->closed_ = false;  // from now on an error closes the database, which has its log
   HAKO_RETURN_IF_ERROR(this->StartSweeper());
@@ -41,7 +41,7 @@ Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
 // Where nothing has changed, the snapshot may still have to name another log, or get another clock. If
 // there is no space for the clock alone it keeps the one that it has, and all records are durable.
 template <class D, File FileT, class Options>
-Status MemoryOperations<D, FileT, Options>::SynchronizeLocked() {
+Status MemoryHome<D, FileT, Options>::SynchronizeLocked() {
   if (!place_.is_known()) return absl::OkStatus();
   auto& updates = self().space_->log();
   const Status failure = updates.Health();
@@ -63,9 +63,9 @@ Status MemoryOperations<D, FileT, Options>::SynchronizeLocked() {
   return status;
 }
 
-// In the order that the head of dbm/memory_operations.h describes.
+// In the order that the head of dbm/memory_home.h describes.
 template <class D, File FileT, class Options>
-Status MemoryOperations<D, FileT, Options>::WriteSnapshot(bool names_log) {
+Status MemoryHome<D, FileT, Options>::WriteSnapshot(bool names_log) {
   auto& updates = self().space_->log();
   log::Position position;
   const auto note = [&](format::SnapshotEnd* end) {
@@ -104,7 +104,7 @@ Status MemoryOperations<D, FileT, Options>::WriteSnapshot(bool names_log) {
 
 // After a failure the log asks again. A snapshot takes long, so it is not tried again at once.
 template <class D, File FileT, class Options>
-void MemoryOperations<D, FileT, Options>::SynchronizeInBackground() {
+void MemoryHome<D, FileT, Options>::SynchronizeInBackground() {
   if (!self().space_->sync_progress().TakeAsked() || std::chrono::steady_clock::now() < retry_at_) return;
   if (!this->Synchronize(SyncMode::kHard).ok()) retry_at_ = std::chrono::steady_clock::now() + kRetryDelay;
 }
@@ -113,7 +113,7 @@ void MemoryOperations<D, FileT, Options>::SynchronizeInBackground() {
 // again.
 template <class D, File FileT, class Options>
 template <class Remove>
-Status MemoryOperations<D, FileT, Options>::ClearBy(Remove&& remove) {
+Status MemoryHome<D, FileT, Options>::ClearBy(Remove&& remove) {
   HAKO_RETURN_IF_ERROR(self().CheckIdle());
   HAKO_RETURN_IF_ERROR(this->MayRemove());
   auto& updates = self().space_->log();
@@ -126,7 +126,7 @@ Status MemoryOperations<D, FileT, Options>::ClearBy(Remove&& remove) {
     if (!removed.ok()) self().space_->Poison(removed);
     return removed;
   });
-  return cleared.ok() && this->HasAfterUpdate() ? AfterUpdate() : cleared;
+  return cleared.ok() && self().HasAfterUpdate() ? AfterUpdate() : cleared;
 }
 
 }  // namespace hako

@@ -41,7 +41,7 @@ struct HashOptions {
   // Durability of every update once it has returned; SetOptions can ask for more. kPower, and
   // kProcess on a file that is not mapped, keep a log in a file beside the database (dbm/hash_dbm.h).
   Durability durability = Durability::kProcess;
-  // With kProcess keep the log on a mapped file, too: WaitDurable (dbm/log_operations.h) then makes any
+  // With kProcess keep the log on a mapped file, too: WaitDurable (dbm/database_home.h) then makes any
   // number of updates durable by one sync of the log, where it would synchronize the whole file.
   bool keep_log = false;
   // Synchronize also once this many bytes were logged since the last time, at least 64 KiB: it bounds

@@ -9,7 +9,7 @@ namespace hako {
 
 extern template class tree::BufferPool<PositionalParallelFile>;
 extern template class tree::Checkpointer<PositionalParallelFile>;
+extern template class PoolHome<PositionalParallelFile>;
 HAKO_ARRAY_DBM_TEMPLATES(extern, PositionalParallelFile);
-HAKO_ARRAY_DBM_PATH_TEMPLATES(extern, PositionalParallelFile);
 
 }  // namespace hako

@@ -8,7 +8,6 @@
 namespace hako {
 
 HAKO_HASH_DBM_TEMPLATES(extern, PositionalParallelFile, hash::PositionalRecords);
-HAKO_HASH_DBM_PATH_TEMPLATES(extern, PositionalParallelFile);
 extern template class hash::PendingSets<hash::RecordHeap<PositionalParallelFile>, Action>;
 
 }  // namespace hako

@@ -8,6 +8,5 @@
 namespace hako {
 
 HAKO_TREE_DBM_TEMPLATES(extern, PositionalParallelFile);
-HAKO_TREE_DBM_PATH_TEMPLATES(extern, PositionalParallelFile);
 
 }  // namespace hako

@@ -59,7 +59,7 @@
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/hash_operations.h"
-#include "hako/dbm/memory_operations.h"
+#include "hako/dbm/memory_home.h"
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/hash/record_arena.h"
@@ -77,9 +77,9 @@ namespace hako {
 //     ProcessState                                        all records of one moment
 //     MakeIterator                                        a cursor (dbm/hash_cursor.h)
 //     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
-//   MemoryOperations (dbm/memory_operations.h)
+//   MemoryHome (dbm/memory_home.h)
 //     Save, Load                          snapshots
-//     LastLsn, WaitDurable                wait for the durability of many updates
+//     WaitDurable                         wait for the durability of many updates
 //     Synchronize, GetHealth, IsWritable  durability, and why updates are refused
 //     Close                               writes a snapshot and closes the file, if there is one
 //   Operations (dbm/operations.h)
@@ -95,17 +95,15 @@ namespace hako {
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile>
-class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::RecordArena, log::LogFileOf<FileT>>>,
-                public MemoryOperations<TinyDBM<FileT>, FileT, TinyOptions> {
+class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::RecordArena, log::LogFileOf<FileT>>>,
+                      public MemoryHome<TinyDBM<FileT>, FileT, TinyOptions> {
   using Space = log::LoggedSpace<hash::RecordArena, log::LogFileOf<FileT>>;
   using Base = HashOperations<TinyDBM, Space>;
-  using Memory = MemoryOperations<TinyDBM, FileT, TinyOptions>;
+  using Memory = MemoryHome<TinyDBM, FileT, TinyOptions>;
   using typename Base::WriterState;
   friend Base;
   friend typename Base::Shared;
   friend Memory;
-  friend LogOperations<TinyDBM, FileT, TinyOptions>;
-  friend FileOperations<TinyDBM, FileT, TinyOptions>;
 
  public:
   // Opens an empty database in memory only. InvalidArgument for an option out of range.
@@ -196,9 +194,10 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
   using Base::writers_;
 
   template <class... Rest>
-  explicit TinyDBM(std::unique_ptr<Space> space, Rest&&... rest) : Base(std::move(space)), Memory(std::forward<Rest>(rest)...) {}
+  explicit TinyDBM(std::unique_ptr<Space> space, Rest&&... rest)
+      : Base(std::move(space)), Memory(*this, space_->log(), std::forward<Rest>(rest)...) {}
 
-  // Makes an empty database; `rest` is for MemoryOperations.
+  // Makes an empty database; `rest` is for MemoryHome.
   template <class... Rest>
   static StatusOr<std::unique_ptr<TinyDBM>> Make(const TinyOptions& options, Rest&&... rest) {
     if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
@@ -219,8 +218,8 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
     return dbm;
   }
 
-  // ---- for LogOperations ----
-  Status Redo(WriterState& mine, const format::LogEntry& entry) {
+  // ---- see DatabaseRecords ----
+  Status Redo(const format::LogEntry& entry) override {
     switch (entry.op) {
       case format::LogOp::kSet:
       case format::LogOp::kRemove: {
@@ -228,14 +227,16 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
         return this->template ProcessUnchecked<Action>(entry.key, BlindUpdateRef(action));
       }
       case format::LogOp::kClear:
-        return this->RunExclusive([&] { return this->RemoveAll(mine); });
+        if (WriterState* const mine = writers_.Mine()) return this->RunExclusive([&] { return this->RemoveAll(*mine); });
+        return writers_.Refusal();
       default:
-        return this->RedoTogether(mine, std::span(&entry, 1));
+        return this->RedoTogether(std::span(&entry, 1));
     }
   }
-  Status RedoMulti(WriterState& mine, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+  Status RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) override {
     if (!extras.removed_ranges.empty()) return absl::DataLossError("the log of a hash table has a range");
-    return this->ProcessMultiIn(mine, keys, visitor, extras);
+    WriterState* const mine = writers_.Mine();
+    return mine != nullptr ? this->ProcessMultiIn(*mine, keys, visitor, extras) : writers_.Refusal();
   }
 };
 
@@ -256,8 +257,7 @@ extern template class MultiOperations<TinyDBM<>>;
 extern template class HashCursor<TinyDBM<>, hash::BucketIndex<internal::TinySpace>, internal::TinySpace>;
 extern template class HashOperations<TinyDBM<>, internal::TinySpace>;
 extern template class EngineOperations<TinyDBM<>, internal::TinySpace, hash::BucketIndex<internal::TinySpace>>;
-extern template class MemoryOperations<TinyDBM<>, MemoryMapParallelFile, TinyOptions>;
-extern template Status FileOperations<TinyDBM<>, MemoryMapParallelFile, TinyOptions>::Close();
+extern template class MemoryHome<TinyDBM<>, MemoryMapParallelFile, TinyOptions>;
 extern template class hash::BucketIndex<internal::TinySpace>;
 
 }  // namespace hako

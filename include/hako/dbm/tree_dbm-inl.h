@@ -12,21 +12,26 @@ TreeDBM<FileT, Compare, Codec>::~TreeDBM() {
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<typename Files::LogFile> log, const TreeOptions& options)
+auto TreeDBM<FileT, Compare, Codec>::Open(const std::string& path, const TreeOptions& options, const FileOptions& file_options)
+    -> StatusOr<std::unique_ptr<TreeDBM>>
+requires PathFile<FileT> { return Home::template OpenAt<TreeDBM, FileT>(path, options, file_options); }
+
+template <File FileT, Comparator Compare, PageCodec Codec>
+auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<LogFile> log, const TreeOptions& options)
     -> StatusOr<std::unique_ptr<TreeDBM>> HAKO_TRY {
   static_assert(Compare::kName.size() <= format::kComparatorNameMax, "the file has no room for the comparator's name");
   static_assert(Codec::kName.size() <= format::kCodecNameMax, "the file has no room for the codec's name");
   if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
   if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("TreeOptions::cache_bytes must be at least 1 MiB");
-  HAKO_ASSIGN_OR_RETURN(tree::PoolLimits limits, Pool::LimitsOf(options));
+  HAKO_ASSIGN_OR_RETURN(tree::PoolLimits limits, Home::LimitsOf(options));
   using Store = tree::PageStore<FileT>;
   HAKO_ASSIGN_OR_RETURN(
       auto store, Store::Open(std::move(file), Compare::kName, Codec::kName, options.page_size, Store::kKind, Expiry::FirstClock(options)));
   const bool is_new = store->super().root == 0;
   if (!is_new) HAKO_RETURN_IF_ERROR(CheckContent(store->super().type, options));
   limits.order = tree::PageView<Compare>::kOrder;
-  const auto checkpointed = std::make_shared<std::atomic<TreeDBM*>>(nullptr);
-  HAKO_ASSIGN_OR_RETURN(auto space, Pool::MakeSpace(std::move(store), limits, checkpointed));
+  const auto checkpointed = std::make_shared<std::atomic<Home*>>(nullptr);
+  HAKO_ASSIGN_OR_RETURN(auto space, Home::MakeSpace(std::move(store), limits, checkpointed));
   const std::uint32_t page_size = space->store().super().page_size;
   std::unique_ptr<TreeDBM> dbm(new TreeDBM(std::move(space), page_size, options, checkpointed));
   dbm->log_place_ = std::move(log);
@@ -40,15 +45,15 @@ auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<typename Files::L
     const format::TreeSuperBlock& super = dbm->space_->store().super();
     dbm->tree().Attach(super.root, super.num_records, super.applied_index);
   }
-  HAKO_RETURN_IF_ERROR(dbm->Begin(options, is_new));
+  HAKO_RETURN_IF_ERROR(dbm->Begin(options, options.sync_interval, is_new));
   return dbm;
 }
 HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned) {
+Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename Home::Pinned& pinned) {
   HAKO_ASSIGN_OR_RETURN(const auto space, this->OpenPinned(pinned));
-  tree::PageTree<typename Pool::PinnedSpace, Compare> view(*space, pinned.super.page_size);
+  tree::PageTree<typename Home::PinnedSpace, Compare> view(*space, pinned.super.page_size);
   view.Attach(pinned.super.root, pinned.super.num_records);
   return view.Verify(pinned.super.num_records);
 }

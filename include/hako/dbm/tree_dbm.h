@@ -34,10 +34,8 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -47,33 +45,23 @@
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
-#include "hako/dbm/log_operations.h"
 #include "hako/dbm/options.h"
-#include "hako/dbm/pool_operations.h"
+#include "hako/dbm/pool_home.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/file/read_only_view.h"
-#include "hako/storage/scrub_progress.h"
-#include "hako/sync/background_thread.h"
-#include "hako/sync/mutex.h"
-#include "hako/sync/sticky_status.h"
 #include "hako/tree/buffer_pool.h"
-#include "hako/tree/checkpointer.h"
-#include "hako/tree/lock_order.h"
-#include "hako/tree/page_scrub.h"
 
 namespace hako {
 
 // A B+ tree in a file: see the head of this header.
 //
 // Inherits
-//   PoolOperations (dbm/pool_operations.h)
+//   PoolHome (dbm/pool_home.h)
 //     Clear, CopyTo, Rebuild, ShouldBeRebuilt     the whole database
 //     Verify, Scrub, GetStats                     checks, and figures
-//   LogOperations (dbm/log_operations.h), FileOperations (dbm/file_operations.h)
-//     Open, CopyTo                                of a path; Open of a file, and of its log
-//     LastLsn, WaitDurable                        wait for the durability of many updates
-//     Synchronize, GetHealth, IsWritable          durability, and why updates are refused
+//   DatabaseHome (dbm/database_home.h)
+//     Synchronize, WaitDurable                    durability, of many updates at once
+//     GetHealth, IsWritable                       why updates are refused
 //     GetType, SetType, GetMetadata, SetMetadata  data of the application in the file
 //     Close                                       makes a checkpoint and closes the file
 //   TreeOperations (dbm/tree_operations.h), EngineOperations (dbm/engine_operations.h)
@@ -81,6 +69,7 @@ namespace hako {
 //     ProcessEach, ProcessEachParallel, Count             all records
 //     ProcessState                                        all records of one moment
 //     MakeIterator                                        a cursor (dbm/tree_cursor.h)
+//     LastLsn                                             where the thread's last update is in the log
 //     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
 //   OrderedOperations (dbm/ordered_operations.h)
 //     Range, ReverseRange, PrefixRange  records of [from, to) as an input range
@@ -101,29 +90,43 @@ namespace hako {
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator, PageCodec Codec = NoCodec>
-class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::BufferPool<FileT, Codec>, Compare>,
-                public PoolOperations<TreeDBM<FileT, Compare, Codec>, FileT, Codec, TreeOptions> {
+class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::BufferPool<FileT, Codec>, Compare>,
+                      public PoolHome<FileT, Codec> {
   using Space = tree::BufferPool<FileT, Codec>;
   using Base = TreeOperations<TreeDBM, Space, Compare>;
-  using Pool = PoolOperations<TreeDBM, FileT, Codec, TreeOptions>;
-  using Files = LogOperations<TreeDBM, FileT, TreeOptions>;
+  using Home = PoolHome<FileT, Codec>;
   friend Base;
   friend typename Base::Shared;
-  friend Pool;
-  friend Files;
-  friend FileOperations<TreeDBM, FileT, TreeOptions>;
 
  public:
-  // Opens the database in `file`, creating one if the file is empty. Options that are fixed at
+  using typename Home::LogFile;
+
+  // Opens the file at `path`, and its log beside it; then as Open of a file. Errors name the path. An
+  // error leaves no file that was not there, and nothing changed that a later Open would notice.
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(const std::string& path, const TreeOptions& options = {},
+                                                 const FileOptions& file_options = {}) requires PathFile<FileT>;
+  // Opens the database in `file`, without a log, creating one if the file is empty. Options that are fixed at
   // creation are ignored for an existing database. InvalidArgument for an option out of range,
   // another type of file, another comparator or codec; Unavailable if another holder has the file
   // open; DataLoss if it does not validate.
-  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogPlace<typename Files::LogFile> log, const TreeOptions& options);
-  using Files::Open;
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {}) {
+    return Open(std::move(file), LogPlace<LogFile>(), options);
+  }
+  // The same with a log: an empty file, or the log of this database. DataLoss if it lacks updates.
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogFile log, const TreeOptions& options = {}) {
+    return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
+  }
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogPlace<LogFile> log, const TreeOptions& options);
 
   // Closes the database if the application has not.
   ~TreeDBM();
 
+  // PoolHome::Verify, and that each value has its time if records may expire.
+  Status Verify() HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(Home::Verify());
+    return this->VerifyTimes();
+  }
+  HAKO_OR_NO_MEMORY
   // GetStats, GetType, the cache's memory, the file's transfers, and the names of comparator and
   // codec, as pairs of name and text for people to read.
   Inspection Inspect();
@@ -132,12 +135,19 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   using Base::space_;
   using Base::tree;
 
-  TreeDBM(std::unique_ptr<Space> space, unsigned page_size, const TreeOptions& options, typename Pool::Checkpointed checkpointed)
-      : Base(std::move(space), page_size), Pool(*space_, options, std::move(checkpointed)) {}
+  TreeDBM(std::unique_ptr<Space> space, unsigned page_size, const TreeOptions& options, typename Home::Checkpointed checkpointed)
+      : Base(std::move(space), page_size), Home(*this, *space_, this->writers_, options.durability, std::move(checkpointed)) {
+    if (this->SyncsEachUpdate()) this->CallAfterUpdates();
+  }
 
-  // ---- for PoolOperations ----
-  auto& engine() const { return tree(); }
-  Status VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned);
+  // ---- for PoolHome ----
+  void DescribeTree(format::TreeSuperBlock& super) const override {
+    super.num_records = this->Count();
+    super.root = tree().root_id();
+    super.applied_index = tree().applied_index();
+  }
+  Status RemoveAll(typename Space::Deferred& deferred) override { return Base::RemoveAll(deferred); }
+  Status VerifyPinned(const typename Home::Pinned& pinned) override;
 };
 
 }  // namespace hako
@@ -157,15 +167,11 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   KEYWORD template class tree::PageTree<tree::BufferPool<FileT>, BytewiseComparator>;                                                 \
   KEYWORD template class tree::BufferPool<FileT>;                                                                                     \
   KEYWORD template class tree::Checkpointer<FileT>;                                                                                   \
-  KEYWORD template class PoolOperations<TreeDBM<FileT>, FileT, NoCodec, TreeOptions>
-#define HAKO_TREE_DBM_PATH_TEMPLATES(KEYWORD, FileT)                         \
-  KEYWORD template class FileOperations<TreeDBM<FileT>, FileT, TreeOptions>; \
-  KEYWORD template class LogOperations<TreeDBM<FileT>, FileT, TreeOptions>
+  KEYWORD template class PoolHome<FileT>
 
 namespace hako {
 
 // Compiled in the library, where programs would otherwise compile them again.
 HAKO_TREE_DBM_TEMPLATES(extern, MemoryMapParallelFile);
-HAKO_TREE_DBM_PATH_TEMPLATES(extern, MemoryMapParallelFile);
 
 }  // namespace hako

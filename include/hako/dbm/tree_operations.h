@@ -1,7 +1,7 @@
 // The operations shared by the two tree DBMs: a space for pages, and a tree in it.
 //
-// A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly, and FileOperations or
-// MemoryOperations beside it.
+// A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly, and its home beside it
+// (dbm/database_home.h).
 //
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
@@ -90,7 +90,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : tree().applied_index(); }
 
   // The number of records; exact while no update runs.
-  std::uint64_t Count() const { return this->IsClosed() ? 0 : tree().Count(this->ForEachWriter()); }
+  std::uint64_t Count() const final { return this->IsClosed() ? 0 : tree().Count(this->ForEachWriter()); }
 
   // The work of CountRange and RemoveRange (dbm/ordered_operations.h), which check the bounds.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
@@ -167,9 +167,9 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
     return absl::OkStatus();
   }
 
-  // For LogOperations.
-  Status Redo(WriterState& writer, const format::LogEntry& entry);
-  Status RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
+  // See DatabaseRecords.
+  Status Redo(const format::LogEntry& entry) final;
+  Status RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) final;
 };
 
 template <class D, class Space, Comparator Compare>
@@ -207,10 +207,12 @@ Status TreeOperations<D, Space, Compare>::ProcessEachParallel(unsigned num_threa
 HAKO_OR_NO_MEMORY
 
 template <class D, class Space, Comparator Compare>
-Status TreeOperations<D, Space, Compare>::Redo(WriterState& writer, const format::LogEntry& entry) {
+Status TreeOperations<D, Space, Compare>::Redo(const format::LogEntry& entry) {
+  WriterState* const writer = writers_.Mine();
+  if (writer == nullptr) return writers_.Refusal();
   const auto process = [&](const Action& action) {
-    if (kMayEvict) return this->template ProcessIn<Action>(writer, entry.key, BlindUpdateRef(action));
-    return tree().template Process<Action>(writer, entry.key, action);
+    if (kMayEvict) return this->template ProcessIn<Action>(*writer, entry.key, BlindUpdateRef(action));
+    return tree().template Process<Action>(*writer, entry.key, action);
   };
   switch (entry.op) {
     case format::LogOp::kSet:
@@ -218,21 +220,23 @@ Status TreeOperations<D, Space, Compare>::Redo(WriterState& writer, const format
     case format::LogOp::kRemove:
       return process(Action::Remove());
     case format::LogOp::kRemoveRange:
-      return tree().RemoveRange(writer, {entry.key, entry.value}).status();
+      return tree().RemoveRange(*writer, {entry.key, entry.value}).status();
     case format::LogOp::kRemoveFrom:
-      return tree().RemoveRange(writer, {entry.key, std::nullopt}).status();
+      return tree().RemoveRange(*writer, {entry.key, std::nullopt}).status();
     case format::LogOp::kClear: {
       typename Space::Deferred deferred(*space_);
       return this->RunExclusive([&] { return this->RemoveAll(deferred); });
     }
     default:
-      return static_cast<D&>(*this).RedoTogether(writer, std::span(&entry, 1));
+      return this->RedoTogether(std::span(&entry, 1));
   }
 }
 
 template <class D, class Space, Comparator Compare>
-Status TreeOperations<D, Space, Compare>::RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor,
+Status TreeOperations<D, Space, Compare>::RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor,
                                                     const MultiExtras& extras) {
+  WriterState* const writer = writers_.Mine();
+  if (writer == nullptr) return writers_.Refusal();
   const KeyRange* before = nullptr;
   for (const KeyRange& range : extras.removed_ranges) {
     const bool is_valid = (!range.to || Compare::Compare(range.from, *range.to) < 0) &&
@@ -240,8 +244,8 @@ Status TreeOperations<D, Space, Compare>::RedoMulti(WriterState& writer, std::sp
     if (!is_valid) return absl::DataLossError("the log has ranges that do not ascend");
     before = &range;
   }
-  Status status = tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
-  tree().JoinSparse(writer);
+  Status status = tree().template ProcessMulti<Action>(*writer, keys, visitor, extras);
+  tree().JoinSparse(*writer);
   return status;
 }
 

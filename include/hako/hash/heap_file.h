@@ -78,17 +78,16 @@ class HeapFile {
   // reading, which accepts no writes.
   Status Health() const { return failure_.Get(); }
   Status Refusal() const { return refusal_.Get(); }
-  const sync::StickyStatus& refusal() const { return refusal_; }
+  // Why updates are refused. After a failure of the log the database sets it; the heap can still be synchronized.
+  sync::StickyStatus& refusal() { return refusal_; }
   bool AcceptsWrites() const { return refusal_.IsOk(); }
   void Poison(const Status& why) {
     failure_.Set(NoMoreWritesError(why));
     refusal_.Set(failure_.Get());
   }
-  // After a failure of the log. The heap can still be synchronized.
-  void RefuseUpdates(const Status& why) { refusal_.Set(why); }
 
   // ---- the log of the updates since the last synchronization, if there is one ----
-  using Log = log::UpdateLog<log::LogFileOf<FileT>, log::SyncProgress>;
+  using Log = log::UpdateLog<log::LogFileOf<FileT>>;
   Log& log() { return log_; }
   log::SyncProgress& sync_progress() { return sync_progress_; }
   // With nothing locked: waits a while for a synchronization if the log has become long.

@@ -32,7 +32,7 @@ class LoggedSpace final : public Space {
   template <class... Args>
   explicit LoggedSpace(Args&&... args) : Space(std::forward<Args>(args)...) {}
 
-  using Log = UpdateLog<LogFile, SyncProgress>;
+  using Log = UpdateLog<LogFile>;
   Log& log() { return log_; }
   const Log& log() const { return log_; }
   SyncProgress& sync_progress() { return progress_; }

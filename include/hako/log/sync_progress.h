@@ -5,13 +5,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <utility>
 
+#include "hako/base/function_ref.h"
+#include "hako/log/checkpoint_requests.h"
 #include "hako/sync/mutex.h"
 
 namespace hako::log {
 
-class SyncProgress {
+class SyncProgress final : public CheckpointRequests {
  public:
   // `ask` arranges a synchronization and returns true, or returns false. Its caller has a bucket or
   // a leaf locked, so it must not wait.
@@ -22,11 +23,6 @@ class SyncProgress {
 
   void Start(Call call) { call_ = call; }
 
-  // A synchronization is due.
-  void Ask() {
-    is_asked_.store(true, std::memory_order_relaxed);
-    if (call_.ask == nullptr || !call_.ask(call_.context)) has_failed_.store(true, std::memory_order_relaxed);
-  }
   // Whether one was due since the last call.
   bool TakeAsked() { return is_asked_.load(std::memory_order_relaxed) && is_asked_.exchange(false, std::memory_order_relaxed); }
 
@@ -36,18 +32,21 @@ class SyncProgress {
     has_failed_.store(!ok, std::memory_order_relaxed);
     synced_.NotifyAll();
   }
-  // Whether the last one failed, or could not be started: no thread waits for the next one.
-  bool has_failed() const { return has_failed_.load(std::memory_order_relaxed); }
 
-  // Waits until done() is true, which it can become when one ends, or until the time has passed.
-  template <class F>
-  void WaitFor(std::chrono::microseconds time, F&& done) {
+  // See CheckpointRequests.
+  void Ask() override {
+    is_asked_.store(true, std::memory_order_relaxed);
+    if (call_.ask == nullptr || !call_.ask(call_.context)) has_failed_.store(true, std::memory_order_relaxed);
+  }
+  bool has_failed() const override { return has_failed_.load(std::memory_order_relaxed); }
+  bool WaitFor(std::chrono::microseconds time, FunctionRef<bool()> done) override {
     Ask();
     const auto deadline = std::chrono::steady_clock::now() + time;
     sync::MutexLock lock(mutex_);
     while (!done()) {
-      if (!synced_.WaitUntil(mutex_, deadline)) return;
+      if (!synced_.WaitUntil(mutex_, deadline)) return done();
     }
+    return true;
   }
 
  private:

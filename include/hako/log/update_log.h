@@ -36,6 +36,7 @@
 #include "hako/file/file.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/format/log_format.h"
+#include "hako/log/checkpoint_requests.h"
 #include "hako/log/log_archive.h"
 #include "hako/log/record_log.h"
 #include "hako/sync/mutex.h"
@@ -76,15 +77,13 @@ NamedLog NamedLogOf(const Block& super) {
 inline Position EndedPosition(Link last, Lsn lsn) { return {lsn, last.sequence | format::kLogEnded}; }
 inline Position CopiedPosition(Position ended) { return {ended.lsn, ended.sequence | format::kLogOfCopy}; }
 
-// Progress: Ask() requests a checkpoint, has_failed() says that the last one failed, WaitFor(time,
-// done) waits for one.
-template <File FileT, class Progress>
+template <File FileT>
 class UpdateLog {
  public:
   using Log = RecordLog<FileT>;
 
   // `needs_pause` is set while a writer should call PauseIfLong.
-  UpdateLog(Progress& progress, std::atomic<bool>& needs_pause) : progress_(progress), needs_pause_(needs_pause) {}
+  UpdateLog(CheckpointRequests& requests, std::atomic<bool>& needs_pause) : requests_(requests), needs_pause_(needs_pause) {}
   UpdateLog(const UpdateLog&) = delete;
   UpdateLog& operator=(const UpdateLog&) = delete;
 
@@ -115,8 +114,8 @@ class UpdateLog {
   void AppendAhead(const format::LogEntry& entry, AheadRun* run) {
     const std::uint64_t bytes = entry.key.size() + entry.value.size();
     if (bytes <= kLongRun || !refusal_.IsOk()) return;
-    const auto may_go_on = [this] { return BytesSinceCheckpoint() < 2 * limit_ || progress_.has_failed(); };
-    if (!may_go_on()) progress_.WaitFor(kPause * (bytes / kAheadPerPause), may_go_on);
+    const auto may_go_on = [this] { return BytesSinceCheckpoint() < 2 * limit_ || requests_.has_failed(); };
+    if (!may_go_on()) requests_.WaitFor(kPause * (bytes / kAheadPerPause), may_go_on);
     ahead_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     (void)log_->AppendAhead(entry, run);
   }
@@ -136,7 +135,7 @@ class UpdateLog {
   void Fail(const Status& why) {
     failure_.Set(NoMoreWritesError(why));
     refusal_.Set(failure_.Get());
-    progress_.Ask();
+    requests_.Ask();
   }
   // OK, or why the log can never be used again.
   Status Health() const {
@@ -196,8 +195,8 @@ class UpdateLog {
   }
   // With nothing locked: waits a while for a checkpoint if the log has twice its limit.
   void PauseIfLong() {
-    const auto is_short = [this] { return !IsLong() || progress_.has_failed(); };
-    if (is_on() && !is_short()) progress_.WaitFor(kPause, is_short);
+    const auto is_short = [this] { return !IsLong() || requests_.has_failed(); };
+    if (is_on() && !is_short()) requests_.WaitFor(kPause, is_short);
   }
   // The database was opened: see RecordLog::Keep.
   void Keep() {
@@ -257,7 +256,7 @@ class UpdateLog {
   // After a failure, or once a checkpoint is due.
   Status Appended(const Status& status, Lsn lsn) {
     if (status.ok() && lsn < ask_at_.load(std::memory_order_relaxed)) return status;
-    progress_.Ask();
+    requests_.Ask();
     if (!status.ok()) return status;
     if (IsLong())
       needs_pause_.store(true, std::memory_order_relaxed);
@@ -266,7 +265,7 @@ class UpdateLog {
     return status;
   }
 
-  Progress& progress_;
+  CheckpointRequests& requests_;
   std::atomic<bool>& needs_pause_;
   std::unique_ptr<Log> log_;  // nullptr: updates are not logged
   DatabaseId id_{};

@@ -229,7 +229,7 @@ class BufferPool {
   void NoteChange() { dirty_.NoteChange(); }
   DirtyPages& dirty() { return dirty_; }
   LongValues& long_values() { return long_values_; }
-  using Log = log::UpdateLog<log::LogFileOf<FileT>, CheckpointProgress>;
+  using Log = log::UpdateLog<log::LogFileOf<FileT>>;
   CheckpointProgress& progress() { return progress_; }
   Log& log() { return log_; }
   PageArena& arena() { return *arena_; }

@@ -9,19 +9,21 @@
 #include <functional>
 #include <utility>
 
+#include "hako/base/function_ref.h"
+#include "hako/log/checkpoint_requests.h"
 #include "hako/sync/mutex.h"
 #include "hako/tree/lock_order.h"
 
 namespace hako::tree {
 
-class CheckpointProgress {
+class CheckpointProgress final : public log::CheckpointRequests {
  public:
   // `ask` is called, from any thread, when a checkpoint is due.
   explicit CheckpointProgress(std::function<void()> ask) : ask_(std::move(ask)) {}
   CheckpointProgress(const CheckpointProgress&) = delete;
   CheckpointProgress& operator=(const CheckpointProgress&) = delete;
 
-  void Ask() const { ask_(); }
+  void Ask() override { ask_(); }
 
   void Begin() { is_running_.store(true, std::memory_order_relaxed); }
   // It needs no page lock any more.
@@ -46,14 +48,13 @@ class CheckpointProgress {
   bool is_writing() const { return is_writing_.load(std::memory_order_relaxed); }
   // Whether the last checkpoint has failed. Then there may be no disk space for a long time, and
   // no thread waits for the next one.
-  bool has_failed() const { return has_failed_.load(std::memory_order_relaxed); }
+  bool has_failed() const override { return has_failed_.load(std::memory_order_relaxed); }
   // How often a checkpoint has made pages evictable, or ended.
   std::uint64_t num_saves() const { return num_saves_.load(std::memory_order_relaxed); }
 
   // Waits until done() is true, which it can become when num_saves changes, or until the time has
   // passed; asks for a checkpoint if none is running. Returns done().
-  template <class F>
-  bool WaitFor(std::chrono::microseconds time, F&& done) {
+  bool WaitFor(std::chrono::microseconds time, FunctionRef<bool()> done) override {
     const auto deadline = std::chrono::steady_clock::now() + time;
     sync::MutexLock lock(mutex_);
     if (!is_running()) ask_();

@@ -4,7 +4,7 @@
 //
 //   1. BufferPool::hold_mutex_. A ProcessMulti of many pages (HeldPages) holds it to its end, while
 //      it loads pages and while it waits for a checkpoint. No thread holds it with 2.
-//   2. TreeDBM::scrub_mutex_, which a Scrub holds through its reads, or FileOperations::setter_mutex_,
+//   2. PoolHome::scrub_mutex_, which a Scrub holds through its reads, or DatabaseHome::setter_mutex_,
 //      then maintenance_mutex_. One checkpoint, one step of Rebuild, Pin, Unpin, CutFile and the choice
 //      of a Scrub each hold it through their I/O. Rebuild yields to checkpoints between steps.
 //   3. WriteGate::mutex_. The body of a checkpoint does no I/O; that of Clear loads pages.
@@ -20,7 +20,7 @@
 //   6. PageArena::mutex_, also inside 5, then storage::Arena::mutex_.
 //   7. Innermost, one at a time, and not inside 5: DirtyPages::mutex_, LongValues::mutex_, and
 //      CheckpointProgress::mutex_, inside which BackgroundThread::mutex_ is taken to ask for a
-//      checkpoint; FileOperations::metadata_mutex_; TreeDBM::retry_mutex_.
+//      checkpoint; DatabaseHome::metadata_mutex_; PoolHome::retry_mutex_.
 //   8. SharedPageMap::mutex_, then SharedPageMap::cut_mutex_. The first is released during I/O; the
 //      second is held shared while an image is read. CutFile holds both, the second exclusively,
 //      while it makes the file shorter.

@@ -1,14 +1,13 @@
-// Snapshots (storage/snapshot.h), the log, and the remaining calls of every DBM for the databases in
-// memory, TinyDBM and BabyDBM.
+// The home (dbm/database_home.h) of the databases in memory, TinyDBM, BabyDBM and MemoryArrayDBM, and their
+// snapshots (storage/snapshot.h).
 //
-// Such a class D inherits MemoryOperations<D, FileT, Options> publicly (CRTP) and provides
-// MakeIterator, Clear, Set, CheckIdle and kKeySizeMax, and what LogOperations asks for beside that
-// (dbm/log_operations.h): Redo and RedoMulti. A snapshot does not depend on the kind of database:
-// either class loads a snapshot of the other.
+// Such a class D inherits MemoryHome<D, FileT, Options> publicly (CRTP, as Save and Load go over the
+// records of D). A snapshot does not depend on the kind of database: each class loads a snapshot of the
+// others.
 //
 // Opened with a path, the database begins with the snapshot there, and Synchronize and Close write
-// the next one. With a log, as LogOperations makes it, a snapshot is a checkpoint: it names the
-// position in the log from which on Open makes the updates again.
+// the next one. With a log a snapshot is a checkpoint: it names the position in the log from which on
+// Open makes the updates again.
 //
 // Crash order of a snapshot beside writers. P is a position in the log, E a later one.
 //   1. With the writers stopped for a moment, P and the applied index are noted. The records have all
@@ -43,8 +42,8 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/base/wall_clock.h"
+#include "hako/dbm/database_home.h"
 #include "hako/dbm/dbm.h"
-#include "hako/dbm/log_operations.h"
 #include "hako/dbm/log_place.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/snapshot_place.h"
@@ -58,17 +57,14 @@ namespace hako {
 
 // The operations: see the head of this header.
 //
-// Of LogOperations and FileOperations (dbm/file_operations.h), those that are named here.
+// Of DatabaseHome (dbm/database_home.h), the operations that are named here.
 template <class D, File FileT, class Options>
-class MemoryOperations : protected LogOperations<D, FileT, Options> {
-  using Logs = LogOperations<D, FileT, Options>;
-  using Files = FileOperations<D, FileT, Options>;
-  friend Logs;
-  friend Files;
+class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
+  using Home = DatabaseHome<log::LogFileOf<FileT>>;
 
  public:
   // The type of the file of the log.
-  using typename Logs::LogFile;
+  using typename Home::LogFile;
 
   // Empties `file`, of any type, writes all records to it, as they are at one moment, and syncs it. Writers
   // are stopped for that moment only: see EngineOperations::ProcessState. With a log archive a restore can go
@@ -115,34 +111,35 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
 
   // Makes acknowledged updates durable. Hard: by a snapshot, if anything has changed since the last
   // one. Soft: free with a log, else the same. Without a path there is nothing to do.
-  using Files::Synchronize;
-  // See LogOperations. WaitDurable is far cheaper than Synchronize.
-  using Logs::LastLsn, Logs::WaitDurable;
-  // See FileOperations. Without a path: true, and OK.
-  using Files::GetHealth, Files::IsWritable;
+  using Home::Synchronize;
+  // See DatabaseHome. Far cheaper than Synchronize.
+  using Home::WaitDurable;
+  // See DatabaseHome. Without a path: OK, and true.
+  using Home::GetHealth, Home::IsWritable;
   // Writes a last snapshot if anything has changed, and removes the log. Returns the first error.
   // REQUIRES: no other thread uses the database
-  using Files::Close;
+  using Home::Close;
 
  protected:
   // REQUIRES of the following: no other thread uses the database
 
-  // Without a path, and with the file there.
-  MemoryOperations() : Logs(true, Durability::kNone, false, NoMetadata{}) {}
-  MemoryOperations(SnapshotPlace<FileT> place, LogPlace<LogFile> log, const Options& options)
-      : Logs(place.IsWritable(), options.durability, true, NoMetadata{}),
+  // Without a path, and with the file there. `updates` is the log of space_.
+  MemoryHome(DatabaseRecords& records, typename Home::UpdateLog& updates) : Home(records, updates, refusal_, true, Durability::kNone) {}
+  MemoryHome(DatabaseRecords& records, typename Home::UpdateLog& updates, SnapshotPlace<FileT> place, LogPlace<LogFile> log,
+             const Options& options)
+      : Home(records, updates, refusal_, place.IsWritable(), options.durability),
         place_(std::move(place)),
         refusal_(this->writable_ ? absl::OkStatus() : ReadOnlyError()) {
     this->log_place_ = std::move(log);
   }
-  ~MemoryOperations() = default;
+  ~MemoryHome() = default;
 
   // D::Open of a path: make(SnapshotPlace, LogPlace) returns the database, which is empty.
   template <class Make>
   static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
                                              Make&& make) {
     HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
-    HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, Logs::TakeBackIfNew(file));
+    HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, Home::TakeBackIfNew(file));
     StatusOr<std::unique_ptr<D>> dbm =
         make(SnapshotPlace<FileT>(std::move(file), path, file_options, taken_back), LogPlace<LogFile>(path, file_options, taken_back));
     const Status opened = dbm.ok() ? CatchNoMemory([&] { return (*dbm)->BeginAt(options); }) : dbm.status();
@@ -152,7 +149,7 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   }
   // The end of D::Open without a path.
   Status Begin(const Options& options) {
-    if (Logs::Archives(options)) return absl::InvalidArgumentError("the option log_archive requires a path: without one there is no log");
+    if (LogOptions(options).Archives()) return absl::InvalidArgumentError("the option log_archive requires a path: without one there is no log");
     HAKO_RETURN_IF_ERROR(BeginTimes(options, Expiry::FirstClock(options)));
     BeginShowing(options);
     this->closed_ = false;
@@ -177,36 +174,30 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   Status AfterUpdate() {
     if (!changed_.load(std::memory_order_relaxed)) changed_.store(true);
     self().space_->PauseIfLogIsLong();
-    return Files::AfterUpdate();
-  }
-
-  // ---- for FileOperations ----
-  SnapshotPlace<FileT>& file() { return place_; }
-  const sync::StickyStatus& refusal() const { return refusal_; }
-  bool SurvivesProcess() const { return self().space_->log().is_on(); }
-  Status SynchronizeLocked();
-  void SynchronizeInBackground();
-
-  // ---- for LogOperations ----
-  log::NamedLog LogInFile() const { return {place_.end().log.id, place_.log().from, secret_, secret_}; }
-  Status NameLog(const log::DatabaseId&, log::Position) {
-    sync::MutexLock lock(this->maintenance_mutex_);
-    return SynchronizeLocked();
-  }
-  bool MayName(const log::DatabaseId& id, bool has_ended) const {
-    return (place_.end().log.id == id && place_.end().log.HasEnded() == has_ended) || place_.end_is_unknown();
-  }
-  Status MayReplay() {
-    changed_ = true;
-    return absl::OkStatus();
-  }
-  void RefuseUpdates(const Status& why) { refusal_.Set(why); }
-  Status CloseFile() {
-    sync::MutexLock lock(this->maintenance_mutex_);
-    return SynchronizeLocked();
+    return Home::AfterUpdate();
   }
 
  private:
+  // ---- for DatabaseHome ----
+  bool SurvivesProcess() const final { return self().space_->log().is_on(); }
+  Status SynchronizeLocked() final;
+  void SynchronizeInBackground() final;
+  void NoteClock(std::uint64_t) final {}
+  log::NamedLog LogInFile() const final { return {place_.end().log.id, place_.log().from, secret_, secret_}; }
+  bool MayName(const log::DatabaseId& id, bool has_ended) const final {
+    return (place_.end().log.id == id && place_.end().log.HasEnded() == has_ended) || place_.end_is_unknown();
+  }
+  Status MayReplay() final {
+    changed_ = true;
+    return absl::OkStatus();
+  }
+  Status CloseFile() final {
+    sync::MutexLock lock(this->maintenance_mutex_);
+    return SynchronizeLocked();
+  }
+  Status CloseDevice() final { return place_.Close(); }
+  void SetTakeBack(TakeBack what) final { place_.SetTakeBack(what); }
+
   // Whether a copy can name its position in a history: with an archive, or opened read-only.
   bool NamesHistory() const {
     const auto& updates = self().space_->log();
@@ -238,11 +229,6 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
     return SaveState(file, end, name).status();
   }
 
-  // A snapshot has no data of the application beside the records.
-  struct NoMetadata {
-    UserMetadata metadata{};
-    std::uint32_t type = 0;
-  };
   static constexpr std::chrono::seconds kRetryDelay{1};  // between failed snapshots in the background
 
   D& self() { return static_cast<D&>(*this); }
@@ -255,7 +241,7 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   }
   Status BeginTimes(const Options& options, std::uint64_t clock) {
     HAKO_RETURN_IF_ERROR(self().KeepTimes(options, clock));
-    if (self().expiry() != nullptr) this->CallAfterUpdates();
+    if (self().expiry() != nullptr) self().CallAfterUpdates();
     return absl::OkStatus();
   }
   void BeginShowing(const Options& options) {
@@ -264,7 +250,6 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   // For SnapshotEnd.
   bool HasClock() const { return self().expiry() != nullptr; }
   std::uint64_t Clock() const { return HasClock() ? std::max<std::uint64_t>(self().expiry()->Now(), 1) : 0; }
-  void NoteClock(std::uint64_t) {}
   Status BeginAt(const Options& options);
   Status WriteSnapshot(bool names_log);
   bool SynchronizeSoon() { return !this->closed_ && !self().writers_.IsInherited() && this->WakeBackground().ok(); }

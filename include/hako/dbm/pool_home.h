@@ -1,13 +1,8 @@
-// The operations of the DBMs whose pages are in a buffer pool over a file (tree/buffer_pool.h): TreeDBM
-// and ArrayDBM. These are checkpoints, copies, rebuilds and checks, which do not depend on the
-// content of the pages.
+// The home of the databases whose pages are in a buffer pool over a file (tree/buffer_pool.h): TreeDBM
+// and ArrayDBM. Its checkpoints, copies, rebuilds and checks do not depend on the content of the pages.
 //
-// Such a class D inherits PoolOperations<D, FileT, Codec, Options> publicly, beside its engine's operations.
-// Options has cache_bytes, checkpoint_bytes, durability, log_bytes, log_archive and sync_interval. D
-// provides what LogOperations asks for beside that which is here: Redo and RedoMulti. And
-//   engine()               root_id(), applied_index()
-//   RemoveAll(deferred)    removes all records, with the writers stopped
-//   VerifyPinned(pinned)   checks the file at a pinned state
+// A database class inherits PoolHome publicly, beside its engine's operations. It overrides
+// DescribeTree, RemoveAll and VerifyPinned.
 //
 // Threads: any, except Close.
 #pragma once
@@ -23,18 +18,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
+#include "hako/dbm/database_home.h"
 #include "hako/dbm/dbm.h"
-#include "hako/dbm/log_operations.h"
 #include "hako/dbm/options.h"
 #include "hako/file/read_only_view.h"
 #include "hako/storage/scrub_progress.h"
-#include "hako/sync/background_thread.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/sticky_status.h"
+#include "hako/sync/writer_states.h"
 #include "hako/tree/buffer_pool.h"
 #include "hako/tree/checkpointer.h"
 #include "hako/tree/lock_order.h"
@@ -42,16 +38,12 @@
 
 namespace hako {
 
-// The operations: see the head of this header.
+// See the head of this header.
 //
-// Inherits LogOperations (dbm/log_operations.h), FileOperations (dbm/file_operations.h).
-template <class D, File FileT, PageCodec Codec, class Options>
-class PoolOperations : public LogOperations<D, FileT, Options> {
-  using Files = LogOperations<D, FileT, Options>;
-  using Space = tree::BufferPool<FileT, Codec>;
-  using Pinned = typename tree::PageStore<FileT>::Pinned;
-  friend Files;
-  friend FileOperations<D, FileT, Options>;
+// Inherits DatabaseHome (dbm/database_home.h).
+template <File FileT, PageCodec Codec = NoCodec>
+class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
+  using Home = DatabaseHome<log::LogFileOf<FileT>>;
 
  public:
   // Removes all records, atomically across a crash: a checkpoint has all of it or nothing. Accepted
@@ -66,7 +58,8 @@ class PoolOperations : public LogOperations<D, FileT, Options> {
   // Copies the state at the moment of the call into an empty file, beside readers and writers,
   // after a checkpoint if the database is writable. InvalidArgument if `empty_file` is not empty.
   Status CopyTo(FileT empty_file);
-  using Files::CopyTo;
+  // CopyTo into a new file, which replaces the one at `path` and appears whole and durable or not at all.
+  Status CopyTo(const std::string& path) requires PathFile<FileT> { return this->template CopyToPath<FileT>(*this, path); }
 
   // Reads the whole file and checks its structure as of the moment of the call, beside readers and
   // writers, after a checkpoint if the database is writable. Takes 64 bytes of memory per page, the
@@ -79,77 +72,93 @@ class PoolOperations : public LogOperations<D, FileT, Options> {
   // it reads gets into the cache. FailedPrecondition after a failed write or sync. Calls take turns.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   // The database has seen this time (dbm/expiry.h); for copies of it.
-  void NoteClock(std::uint64_t latest) { space().store().NoteClock(latest); }
+  void NoteClock(std::uint64_t latest) final { store().NoteClock(latest); }
   // num_records is current, the sizes are those of the last checkpoint. free_bytes is 0 until the
   // first checkpoint, pin, ShouldBeRebuilt or Inspect since Open, which determine it.
   Stats GetStats();
 
  protected:
-  using Files::maintenance_mutex_;
-  using Files::writable_;
-  using Checkpointed = std::shared_ptr<std::atomic<D*>>;  // whose checkpoints a buffer pool requests
+  using Home::maintenance_mutex_;
+  using Home::writable_;
+  using Space = tree::BufferPool<FileT, Codec>;
+  using Writers = sync::WriterStates<typename Space::WriterState>;
+  using Pinned = typename tree::PageStore<FileT>::Pinned;
+  using Checkpointed = std::shared_ptr<std::atomic<PoolHome*>>;  // whose checkpoints a buffer pool requests
 
   // The memory that the options allow; InvalidArgument if it is too little.
+  template <class Options>
   static StatusOr<tree::PoolLimits> LimitsOf(const Options& options);
-  // Makes the space of D.
+  // Makes the space of a database.
   static StatusOr<std::unique_ptr<Space>> MakeSpace(std::unique_ptr<tree::PageStore<FileT>> store, const tree::PoolLimits& limits,
                                                     const Checkpointed& checkpointed) {
     return Space::Create(std::move(store), limits, [checkpointed] {
-      if (D* const dbm = checkpointed->load()) dbm->CheckpointSoon();
+      if (PoolHome* const home = checkpointed->load()) home->CheckpointSoon();
     });
   }
-  PoolOperations(Space& space, const Options& options, Checkpointed checkpointed)
-      : Files(space.store().file().IsWritable(), options.durability, false, space.store().super()),
+  PoolHome(DatabaseRecords& records, Space& space, Writers& writers, Durability durability, Checkpointed checkpointed)
+      : Home(records, space.log(), refused_, space.store().file().IsWritable(), durability, space.store().super().metadata,
+             space.store().super().type),
+        pool_(space),
+        pool_writers_(writers),
         scrub_(space.store()),
-        refusal_(writable_ ? absl::OkStatus() : ReadOnlyError()),
+        refused_(writable_ ? absl::OkStatus() : ReadOnlyError()),
         checkpointer_(space),
         checkpointed_(std::move(checkpointed)) {}
-  ~PoolOperations() = default;
+  ~PoolHome() = default;
+
+  // ---- what depends on the pages ----
+
+  // Sets in the superblock what the engine knows: the root, the number of records, the applied index.
+  virtual void DescribeTree(format::TreeSuperBlock& super) const = 0;
+  // Removes all records. REQUIRES: no writers
+  virtual Status RemoveAll(typename Space::Deferred& deferred) = 0;
+  // Checks the file at a pinned state: see OpenPinned.
+  virtual Status VerifyPinned(const Pinned& pinned) = 0;
 
   // Opens a second, read-only space on the file at the pinned state.
   using PinnedSpace = tree::BufferPool<ReadOnlyView<FileT>, Codec>;
   StatusOr<std::unique_ptr<PinnedSpace>> OpenPinned(const Pinned& pinned) const;
 
   // The end of Open: replays the log, and begins a new one. REQUIRES: the engine has its root
-  Status Begin(const Options& options, bool is_new);
+  Status Begin(const LogOptions& options, std::chrono::milliseconds sync_interval, bool is_new);
   // GetStats, GetType, the cache's memory and the file's transfers, for people to read.
   Inspection InspectAs(std::string_view name);
 
-  // ---- for FileOperations ----
-  auto& file() const { return self().space_->store().file(); }
-  const sync::StickyStatus& refusal() const { return refusal_; }
-  Status MayUpdate() {
-    const Status refusal = refusal_.Get();
+  // For EngineOperations.
+  HAKO_INLINE bool AcceptsUpdates() const { return refused_.IsOk(); }
+
+ private:
+  static constexpr std::uint64_t kVerifyBytes = 8 << 20;
+
+  // ---- for DatabaseHome ----
+  Status SynchronizeLocked() final;
+  void SynchronizeInBackground() final;
+  void NoteRefused(const Status& refusal) final {
     if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) CheckpointSoon();  // there may be space by now
-    return refusal;
+  }
+  log::NamedLog LogInFile() const final { return log::NamedLogOf(store().super()); }
+  Status NameLog(const log::DatabaseId& id, log::Position from) final;
+  bool MayName(const log::DatabaseId& id, bool has_ended) const final {
+    const log::NamedLog named = LogInFile();
+    return (named.id == id && named.HasEnded() == has_ended) || !store().Health().ok();
+  }
+  Status MayReplay() final;
+  Status CloseFile() final;
+  void StopThreads() final;
+  Status CloseDevice() final { return store().file().Close(); }
+  void SetTakeBack(TakeBack what) final {
+    if constexpr (UndoableFile<FileT>) store().file().SetTakeBack(what);
+  }
+
+  Space& space() const { return pool_; }
+  tree::PageStore<FileT>& store() const { return pool_.store(); }
+  auto EachWriter() const {
+    return [this](auto&& visit) { pool_writers_.ForEach(visit); };
   }
   // Without a thread no update waits for a checkpoint, and memory for pages may run out.
   void CheckpointSoon() {
     if (!this->WakeBackground().ok()) space().progress().NoteFailure();
   }
-  Status SynchronizeLocked();
-  void SynchronizeInBackground();
-  Status StoreMetadata() { return this->Synchronize(SyncMode::kHard); }
-  void StopThreads();
-
-  // ---- for LogOperations ----
-  log::NamedLog LogInFile() const;
-  Status NameLog(const log::DatabaseId& id, log::Position from);
-  bool MayName(const log::DatabaseId& id, bool has_ended) const {
-    const log::NamedLog named = LogInFile();
-    return (named.id == id && named.HasEnded() == has_ended) || !space().store().Health().ok();
-  }
-  Status MayReplay();
-  void RefuseUpdates(const Status& why) { refusal_.Set(why); }
-  Status CloseFile();
-
- private:
-  static constexpr std::uint64_t kVerifyBytes = 8 << 20;
-
-  D& self() { return static_cast<D&>(*this); }
-  const D& self() const { return static_cast<const D&>(*this); }
-  Space& space() const { return *self().space_; }
-
   Status LogClear(const Status& reserved);
   StatusOr<Pinned> PinNewest();
   void Unpin();
@@ -162,9 +171,11 @@ class PoolOperations : public LogOperations<D, FileT, Options> {
   }
   Status CountFree();
 
+  Space& pool_;
+  Writers& pool_writers_;
   std::mutex scrub_mutex_;  // one Scrub at a time; locked before maintenance_mutex_
   tree::PageScrub<FileT> scrub_;
-  sync::StickyStatus refusal_;
+  sync::StickyStatus refused_;
   mutable sync::Mutex retry_mutex_ ABSL_ACQUIRED_AFTER(tree::kPoolLocks);
   std::chrono::milliseconds retry_delay_ ABSL_GUARDED_BY(retry_mutex_){0};
   std::chrono::steady_clock::time_point retry_at_ ABSL_GUARDED_BY(retry_mutex_);
@@ -174,4 +185,4 @@ class PoolOperations : public LogOperations<D, FileT, Options> {
 
 }  // namespace hako
 
-#include "hako/dbm/pool_operations-inl.h"
+#include "hako/dbm/pool_home-inl.h"

@@ -1,0 +1,371 @@
+// The home of a database: what it has beside its records, from Open to Close.
+//
+// The home owns
+//   the place of the log, which is the file DATABASE-log beside the database (dbm/log_place.h)
+//   the data of the application: type and metadata
+//   the mutex that each user of the superblock holds, and the queue of the callers of Synchronize
+//   two threads: the background thread makes checkpoints, at an interval, or when an update wakes it;
+//     the sweeper removes expired records (dbm/expiry.h). Open starts them, or the first wake-up does;
+//     Close ends them before anything else
+// and refers to the log itself (log/update_log.h), which is in the space that logs the updates, and to the
+// status that says why updates are refused. "Checkpoint" has the meaning that it has in log/update_log.h.
+//
+// A database class inherits its home: HashDBM this class, TreeDBM and ArrayDBM PoolHome (dbm/pool_home.h),
+// a database in memory MemoryHome (dbm/memory_home.h), whose file is a snapshot and has no superblock but
+// its end. The home asks the file by its own virtual functions, which these override, and the records by
+// DatabaseRecords (dbm/database_records.h). An operation on a record calls neither, unless it waits until
+// its update is synchronized.
+//
+// Synchronize is coalesced: a call that waits while another one synchronizes is served by the next
+// one, together with all others that wait.
+//
+// Lock order: setter_mutex_; maintenance_mutex_, which is held through the I/O of a checkpoint; the locks of
+// the space (include/hako/README.md, 3); innermost metadata_mutex_, or background_mutex_, which an update may
+// take that has a bucket or a leaf locked.
+//
+// Crash order. A new log is durable before a superblock names it; updates are logged from then on.
+// Close makes a superblock durable that names no log, and then removes the file.
+//
+// With an archive (log/log_archive.h) each opening begins a log with another id, which continues the
+// LSNs and the sequences of segments. Close archives the log, then makes a superblock durable that
+// names the last archived segment (format::kLogEnded), then removes the file. Open does the same with
+// the log of a process that has died, after its replay. A database that has an archive is opened for
+// writing with it, or with kNoLogArchive: then it names no log any more, and its history ends.
+//
+// Open for writing looks at the log beside the database before it changes anything: one that is neither
+// named nor a former one of this file (format::LogIdOf) is never overwritten.
+//
+// Threads: any, except Open and Close.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/dbm/common.h"
+#include "hako/dbm/database_records.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/log_place.h"
+#include "hako/dbm/options.h"
+#include "hako/dbm/redo_queue.h"
+#include "hako/file/file.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/replace_file.h"
+#include "hako/log/update_log.h"
+#include "hako/storage/superblock_slots.h"
+#include "hako/sync/background_thread.h"
+#include "hako/sync/mutex.h"
+#include "hako/sync/sticky_status.h"
+
+namespace hako {
+
+// The options of a database that concern its log.
+struct LogOptions {
+  // Implicit, from the options of any database. REQUIRES: they exist as long as this
+  template <class Options>
+  LogOptions(const Options& options) : durability(options.durability), log_bytes(options.log_bytes), log_archive(options.log_archive) {}
+
+  // Whether the database is to have an archive.
+  bool Archives() const { return !log_archive.empty() && log_archive != kNoLogArchive; }
+
+  const Durability durability;
+  const std::uint64_t log_bytes;
+  const std::string& log_archive;
+};
+
+// See the head of this header. The library compiles the code for its own type of log once
+// (src/dbm/database_home.cc).
+template <File LogFileT>
+class DatabaseHome {
+ public:
+  // The type of the file of the log.
+  using LogFile = LogFileT;
+
+  // Makes acknowledged updates durable: two flushes of the device, shared by concurrent callers;
+  // writers are stopped for microseconds. Soft: free on a mapped HashDBM, elsewhere the same as
+  // hard. After a failure updates are refused: see GetHealth. An error of the log archive is returned,
+  // too, although the state is durable then.
+  Status Synchronize(SyncMode mode);
+  // Returns once all updates before this position survive a power cut: one sync of the log, which
+  // concurrent callers share. A position behind the last update means that one. Without a log: a hard
+  // Synchronize. After a failure updates are refused.
+  Status WaitDurable(std::uint64_t lsn);
+
+  // Data of the application in the file beside the records: a number for the type of the content,
+  // and UserMetadata. Initially zero. The setters are durable when they return.
+  std::uint32_t GetType() const {
+    sync::MutexLock lock(metadata_mutex_);
+    return type_;
+  }
+  Status SetType(std::uint32_t type) { return ChangeMetadata(&DatabaseHome::type_, type); }
+  UserMetadata GetMetadata() const {
+    sync::MutexLock lock(metadata_mutex_);
+    return metadata_;
+  }
+  Status SetMetadata(const UserMetadata& metadata) { return ChangeMetadata(&DatabaseHome::metadata_, metadata); }
+
+  // False if the file was opened read-only.
+  bool IsWritable() const { return writable_; }
+  // OK, or why updates are refused. After a failed write or sync: FailedPrecondition, until the
+  // database is opened again. While the device of a TreeDBM is full: ResourceExhausted; removals
+  // are accepted, and all updates again once there is space. Reads go on in both cases. While the log
+  // archive cannot be written: why; updates are accepted as long as the log can grow.
+  Status GetHealth() const;
+
+  // Synchronizes and closes the file. The destructor calls it if the application has not. Returns
+  // the first error; the file is closed in any case.
+  // REQUIRES: no other thread uses the database
+  Status Close();
+  // Closes the database, for a caller whose own opening fails after it: if Open has created it, its file
+  // is removed, and if it was blank, it is so again.
+  Status CloseUnkept() {
+    SetTakeBack(log_place_.taken_back());
+    return Close();
+  }
+
+ protected:
+  using UpdateLog = log::UpdateLog<LogFile>;
+
+  // `refusal`: why updates are refused: opened read-only, a failed write or sync, or a full device, which
+  // may pass.
+  DatabaseHome(DatabaseRecords& records, UpdateLog& updates, sync::StickyStatus& refusal, bool writable, Durability durability,
+               const UserMetadata& metadata = {}, std::uint32_t type = 0)
+      : writable_(writable),
+        records_(records),
+        updates_(updates),
+        refusal_(refusal),
+        durability_(durability),
+        metadata_(metadata),
+        type_(type) {}
+  DatabaseHome(const DatabaseHome&) = delete;
+  DatabaseHome& operator=(const DatabaseHome&) = delete;
+  ~DatabaseHome() = default;
+
+  // ---- what depends on the file ----
+
+  // Makes the state of one moment durable: a checkpoint, while maintenance_mutex_ is held. The superblock
+  // names the log as it is then.
+  virtual Status SynchronizeLocked() = 0;
+  // The work of the background thread.
+  virtual void SynchronizeInBackground() = 0;
+  // Whether each update survives the death of the process without a synchronization.
+  virtual bool SurvivesProcess() const { return false; }
+  // Makes type and metadata durable: see Describe.
+  virtual Status StoreMetadata() { return Synchronize(SyncMode::kHard); }
+  // The database has seen this time: for the next superblock.
+  virtual void NoteClock(std::uint64_t latest) = 0;
+  // An update was refused, with this status.
+  virtual void NoteRefused(const Status&) {}
+
+  // The log that the superblock names.
+  virtual log::NamedLog LogInFile() const = 0;
+  // Makes a superblock durable that names this log, which is that of the updates, and a file that has all
+  // updates made so far.
+  virtual Status NameLog(const log::DatabaseId&, log::Position) { return Checkpoint(); }
+  // After NameLog, or a checkpoint, has failed: whether a superblock may name this log, or its end, all
+  // the same.
+  virtual bool MayName(const log::DatabaseId& id, bool has_ended) const = 0;
+  // Whether the log may be replayed; called before each run.
+  virtual Status MayReplay() = 0;
+  // Before updates are made again that the file has.
+  virtual void BeginRedoOfAll() {}
+
+  // Makes the file durable, with a superblock that names the log of the updates, which is none or has
+  // ended; the threads of the database have ended.
+  virtual Status CloseFile() = 0;
+  // Ends the threads of the database.
+  virtual void StopThreads();
+  virtual Status CloseDevice() = 0;
+  // What becomes of the file if it is closed now (UndoableFile).
+  virtual void SetTakeBack(TakeBack what) = 0;
+
+  // ---- for Open ----
+
+  // Opens the file at `path`, and the database of class D in it, with its log beside it. Errors name the
+  // path. An error leaves no file that was not there, and nothing changed that a later Open would notice.
+  template <class D, File FileT, class Options>
+  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options) HAKO_TRY {
+    if constexpr (PathFile<FileT>) {  // clang 14 compiles its caller for other files, too
+      HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
+      HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, TakeBackIfNew(file));
+      StatusOr<std::unique_ptr<D>> dbm = D::Open(std::move(file), LogPlace<LogFile>(path, file_options, taken_back), options);
+      if (!dbm.ok()) return WithPath(path, dbm.status());
+      (*dbm)->KeepFiles();
+      return dbm;
+    }
+    return absl::UnimplementedError("the file has no path");
+  }
+  HAKO_OR_NO_MEMORY
+  static Status WithPath(const std::string& path, const Status& status) {
+    return Status(status.code(), absl::StrCat(path, ": ", status.message()));
+  }
+  // A file that is new, created or blank, is taken back unless Open calls KeepFiles at its end. Returns
+  // what is taken back of it.
+  template <File FileT>
+  static StatusOr<TakeBack> TakeBackIfNew(FileT& file) {
+    if constexpr (UndoableFile<FileT>) {
+      HAKO_ASSIGN_OR_RETURN(const bool is_blank, storage::HasOnlyZeros(file));
+      const TakeBack what = file.WasCreated() ? TakeBack::kFile : is_blank && file.IsWritable() ? TakeBack::kBytes : TakeBack::kNothing;
+      file.SetTakeBack(what);
+      return what;
+    }
+    return TakeBack::kNothing;
+  }
+  void KeepFiles() {
+    SetTakeBack(TakeBack::kNothing);
+    updates_.Keep();
+  }
+  // CopyTo of a database of class D into a new file, which replaces the one at `path` and appears whole and
+  // durable or not at all. FailedPrecondition if beside it is a log with updates, of a database that was not
+  // closed.
+  template <File FileT, class D>
+  Status CopyToPath(D& database, const std::string& path) HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(records_.CheckIdle());  // before creating a file
+    FileOptions options;
+    options.huge_pages = false;  // each would be filled with zeros first, and nobody reads the copy's map
+    const auto copy = [&](FileT file) -> Status {
+      HAKO_RETURN_IF_ERROR(RefuseLogBeside(path));
+      return database.CopyTo(std::move(file));
+    };
+    if constexpr (PathFile<FileT>) return ReplaceFile<FileT>(path, copy, options);
+    return absl::UnimplementedError("the file has no path");
+  }
+  HAKO_OR_NO_MEMORY
+  // The type of a new file. REQUIRES: no other thread uses the database
+  void BeginType(std::uint32_t type) {
+    sync::MutexLock lock(metadata_mutex_);
+    type_ = type;
+  }
+  // Makes the updates again that the file lacks, unless it has_all: then it need not be durable yet.
+  // Then, if the database `logs` its updates, begins a log, else makes the file durable without one.
+  Status OpenLog(bool logs, bool has_all, const LogOptions& options);
+  // Starts the background thread. An interval of 0 means: only when woken.
+  Status StartBackground(std::chrono::milliseconds interval);
+  // Starts the sweeper, if any record may expire.
+  Status StartSweeper();
+
+  // ---- for operations on records ----
+
+  Status MayUpdate() {
+    const Status refusal = refusal_.Get();
+    if (!refusal.ok()) [[unlikely]]
+      NoteRefused(refusal);
+    return refusal;
+  }
+  // Removals are accepted while only space is lacking, because they free space.
+  Status MayRemove() {
+    const Status refusal = MayUpdate();
+    return absl::IsResourceExhausted(refusal) ? absl::OkStatus() : refusal;
+  }
+  // After an update of this thread: synchronizes it, if each is synchronized.
+  Status AfterUpdate() {
+    if (!SyncsEachUpdate()) return absl::OkStatus();
+    const std::uint64_t* const lsn = records_.LsnOfThread();
+    return WaitDurable(lsn != nullptr ? *lsn : 0);
+  }
+  bool SyncsEachUpdate() const { return durability_ == Durability::kPower; }
+  // Notes the time of records that expire (dbm/expiry.h): for the next superblock, then, if a record has
+  // been reported absent since, in the log. So a checkpoint that has a position behind the entry has the
+  // time.
+  void KeepTime();
+
+  // ---- for checkpoints ----
+
+  // Synchronizes for all callers of Synchronize that have begun.
+  Status SynchronizeNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_);
+  bool IsSynchronizeWaiting() const { return num_waiting_.load(std::memory_order_relaxed) != 0; }
+  // Stores type and metadata in a superblock.
+  template <class SuperBlock>
+  void Describe(SuperBlock& super) const {
+    sync::MutexLock lock(metadata_mutex_);
+    super.metadata = metadata_;
+    super.type = type_;
+  }
+  // Wakes the background thread, which the first call starts, from any thread. ResourceExhausted if
+  // the system has none; later calls try again.
+  Status WakeBackground();
+
+  DatabaseRecords& records() const { return records_; }
+
+  const bool writable_;
+  std::atomic<bool> closed_{true};  // Close writes nothing unless Open has succeeded
+  // Held by the one user of the superblock: a synchronization, a pin, a step of a rebuild.
+  sync::Mutex maintenance_mutex_;
+  LogPlace<LogFile> log_place_;
+
+ private:
+  using Log = log::RecordLog<LogFile>;
+  using Archive = log::LogArchive<LogFile>;
+
+  // One setter at a time, so that one that fails takes back no other's value.
+  template <class T>
+  Status ChangeMetadata(T DatabaseHome::*field, const T& value);
+  Status Checkpoint() {
+    sync::MutexLock lock(maintenance_mutex_);
+    return SynchronizeLocked();
+  }
+  Status CloseWritable();
+
+  // ---- the log: dbm/database_home-inl.h ----
+  log::ZeroFill ZeroFill() const { return SyncsEachUpdate() ? log::ZeroFill::kPages : log::ZeroFill::kBlocks; }
+  Status CheckBeside(const log::NamedLog& named, bool has_all, bool may_end) const;
+  StatusOr<std::unique_ptr<Archive>> OpenArchive(const LogOptions& options, const log::NamedLog& named);
+  Status ContinueHistory(const log::NamedLog& named, std::unique_ptr<Log> left, std::unique_ptr<Archive> archive, std::uint64_t log_bytes);
+  // The next superblock names the end of the history: this segment, up to this LSN.
+  void NoteEnd(const log::Link& last, log::Lsn lsn) {
+    updates_.Name(last.log, last.IsNone() ? log::Position{} : log::EndedPosition(last, lsn));
+  }
+  Status Begin(std::unique_ptr<Log>& log, std::uint64_t log_bytes);
+  Status StartNew(std::uint64_t log_bytes, const log::Link* last, log::Lsn lsn);
+  // `last`: the end of the history that the log continues; nullptr = none.
+  StatusOr<std::unique_ptr<Log>> CreateLog(const log::Link* last, log::Lsn lsn);
+  // The log that the superblock named, if it exists.
+  std::unique_ptr<Log> FindUnread(const log::NamedLog& named);
+
+  // ---- updates that are made again: dbm/database_replay-inl.h ----
+  StatusOr<std::unique_ptr<Log>> Replay(const log::NamedLog& named, bool has_all);
+  Status MakeRestored(UpdateSource& source);
+  void RequestPass();
+  Status RedoTime(std::span<const format::LogEntry> run);
+  Status RedoQueued(RedoQueue* queue);
+
+  static constexpr std::chrono::milliseconds kSweepInterval{100};
+
+  DatabaseRecords& records_;
+  UpdateLog& updates_;
+  sync::StickyStatus& refusal_;
+  const Durability durability_;
+  std::atomic<bool> stops_sweeper_{false};
+  sync::BackgroundThread::Pointer sweeper_;
+  sync::Mutex background_mutex_;
+  sync::BackgroundThread::Pointer background_;
+  bool stops_threads_ ABSL_GUARDED_BY(background_mutex_) = false;
+  sync::Mutex setter_mutex_ ABSL_ACQUIRED_BEFORE(maintenance_mutex_);
+  mutable sync::Mutex metadata_mutex_ ABSL_ACQUIRED_AFTER(maintenance_mutex_);
+  UserMetadata metadata_ ABSL_GUARDED_BY(metadata_mutex_);
+  std::uint32_t type_ ABSL_GUARDED_BY(metadata_mutex_);
+  std::atomic<std::uint64_t> sync_calls_{0};                            // calls of Synchronize that have begun
+  std::uint64_t synced_calls_ ABSL_GUARDED_BY(maintenance_mutex_) = 0;  // number of the last call already served
+  std::atomic<int> num_waiting_{0};                                     // callers that wait for maintenance_mutex_
+  std::uint64_t logged_time_ = 0;                                       // of KeepTime
+};
+
+}  // namespace hako
+
+#include "hako/dbm/database_home-inl.h"
+#include "hako/dbm/database_replay-inl.h"
+
+namespace hako {
+
+// Compiled in the library, where programs would otherwise compile it again.
+extern template class DatabaseHome<MemoryMapParallelFile>;
+
+}  // namespace hako

@@ -1,0 +1,7 @@
+#include "hako/dbm/database_home.h"
+
+namespace hako {
+
+template class DatabaseHome<MemoryMapParallelFile>;
+
+}  // namespace hako
