@@ -149,7 +149,8 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   }
   // The end of D::Open without a path.
   Status Begin(const Options& options) {
-    if (LogOptions(options).Archives()) return absl::InvalidArgumentError("the option log_archive requires a path: without one there is no log");
+    if (LogOptions(options).Archives())
+      return absl::InvalidArgumentError("the option log_archive requires a path: without one there is no log");
     HAKO_RETURN_IF_ERROR(BeginTimes(options, Expiry::FirstClock(options)));
     BeginShowing(options);
     this->closed_ = false;
