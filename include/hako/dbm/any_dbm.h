@@ -176,7 +176,7 @@ class AnyDBM : public Operations<AnyDBM> {
   bool IsOrdered() const;
   // See dbm/ordered_operations.h. If the database is not IsOrdered, Range() shows all records. The
   // other functions then return Unimplemented, or an empty range with that status().
-  // REQUIRES: for PrefixRange, the bytewise order
+  // REQUIRES: for PrefixRange, the bytewise order (unchecked: the call cannot fail)
   RangeView<Iterator, true> Range();
   RangeView<Iterator, true> Range(std::string_view from, std::optional<std::string_view> to = std::nullopt);
   RangeView<Iterator, false> ReverseRange();
@@ -210,7 +210,7 @@ class AnyDBM : public Operations<AnyDBM> {
   bool IsWritable() const;
   Status GetHealth() const;
   // Closes the database, and saves the snapshot of one in memory. Returns the first error.
-  // REQUIRES: no other thread uses the database
+  // REQUIRES: no other thread uses the database (checked in EngineOperations::Seal)
   Status Close();
 
  private:

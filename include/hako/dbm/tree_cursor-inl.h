@@ -46,6 +46,7 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 // From the current slot on by steps that double, then by halves: most jumps are short.
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
+  HAKO_DCHECK(Valid());
   const unsigned prefix = page_.prefix_size();
   if (key.size() < prefix || !sync::EqualBytes(key.data(), key_.data(), prefix)) return JumpFar(key);
   if (copy_.is_in_place && ++moves_in_place_ > kMovesInPlace && !CopyFromPlace()) return JumpFar(key);
@@ -89,6 +90,7 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::Next() HAKO_TRY {
+  HAKO_DCHECK(Valid());
   ++at_;
   if (copy_.HasChanged()) [[unlikely]] {
     if (copy_.is_in_place && NextInPlace()) return;
@@ -101,6 +103,7 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::Previous() HAKO_TRY {
+  HAKO_DCHECK(Valid());
   if (copy_.HasChanged()) [[unlikely]] {
     if (!Reload(tree::Seek::kBefore)) return Fail(tree::Seek::kBefore, true);
   }

@@ -186,7 +186,7 @@ class TableDBM {
   // Drops an index, once the queries that use it have ended. NotFound if there is none. If it is OK the
   // index is gone, also after a crash, but an error may leave its space in use until the next call of
   // this kind, or Close.
-  // REQUIRES: this thread runs no query
+  // REQUIRES: this thread runs no query (unchecked: queries do not know their thread)
   Status DropIndex(std::string_view name);
   std::vector<IndexInfo> Indices() const;
 
@@ -211,7 +211,7 @@ class TableDBM {
   bool IsWritable() const;
   Status GetHealth() const;
   // Synchronizes and closes the file. Returns the first error.
-  // REQUIRES: no other thread uses the table, and no query of it exists
+  // REQUIRES: no other thread uses the table, and no query of it exists (checked in EngineOperations::Seal)
   Status Close();
 
  private:
