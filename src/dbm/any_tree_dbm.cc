@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "hako/dbm/salvage.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/superblock_slots.h"
+#include "hako/sync/mutex.h"
 
 namespace hako {
 
@@ -63,12 +63,12 @@ struct OtherTrees {
     AnyDBM::SalvageTree salvage = nullptr;
     AnyDBM::RestoreTree restore = nullptr;
   };
-  std::mutex mutex;
-  std::map<Names, Functions> functions;
+  sync::Mutex mutex;
+  std::map<Names, Functions> functions ABSL_GUARDED_BY(mutex);
 
   // InvalidArgument if there are none; the error names the file at `path`.
   StatusOr<Functions> Find(const Names& names, const std::string& path) {
-    const std::lock_guard lock(mutex);
+    const sync::MutexLock lock(mutex);
     if (const auto found = functions.find(names); found != functions.end()) return found->second;
     std::string known;
     for (const auto& [other, unused] : functions) absl::StrAppend(&known, ", ", other.first, " with ", other.second);
@@ -87,7 +87,7 @@ struct OtherTrees {
 
 void AnyDBM::AddTree(std::string_view order, std::string_view codec, OpenTree open, SalvageTree salvage, RestoreTree restore) {
   OtherTrees& trees = OtherTrees::Get();
-  const std::lock_guard lock(trees.mutex);
+  const sync::MutexLock lock(trees.mutex);
   trees.functions[{std::string(order), std::string(codec)}] = {open, salvage, restore};
 }
 

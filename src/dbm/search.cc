@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/text/regular_expression.h"
 #include "hako/text/text_encoding.h"
 
@@ -11,7 +12,10 @@ namespace hako {
 namespace {
 
 // REQUIRES: !text.empty()
-std::string_view FirstCharacter(std::string_view text) { return text.substr(0, std::max<std::size_t>(text::Utf8Length(text), 1)); }
+std::string_view FirstCharacter(std::string_view text) {
+  HAKO_DCHECK(!text.empty());
+  return text.substr(0, std::max<std::size_t>(text::Utf8Length(text), 1));
+}
 
 }  // namespace
 

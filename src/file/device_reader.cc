@@ -35,12 +35,13 @@ ssize_t ReadBlocks(int fd, std::byte* out, std::size_t size, std::uint64_t offse
 
 }  // namespace
 
-void DeviceReader::Close() {
+// Takes no lock, which another thread may have held when this process was forked.
+void DeviceReader::Close() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 
 StatusOr<int> DeviceReader::Open(int fd, const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const sync::MutexLock lock(mutex_);
   if (is_tried_) return fd_;
   const std::string link = absl::StrCat("/proc/self/fd/", fd);
   do {

@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
@@ -24,6 +23,7 @@
 
 #include "hako/base/hash.h"
 #include "hako/file/positional_io.h"
+#include "hako/sync/mutex.h"
 
 #ifndef STATX_MNT_ID
 #define STATX_MNT_ID 0x1000U
@@ -175,9 +175,9 @@ std::uint64_t GenerationOf(int fd) {
 }  // namespace
 
 StatusOr<FileIdentity> IdentityOf(int fd, const struct stat& opened) {
-  static std::mutex mutex;
-  static std::optional<std::array<std::byte, 16>> boot_id;  // of the process: one that is made up must not change
-  const std::lock_guard lock(mutex);
+  static sync::Mutex mutex;
+  static std::optional<std::array<std::byte, 16>> boot_id ABSL_GUARDED_BY(mutex);  // of the process: one that is made up must not change
+  const sync::MutexLock lock(mutex);
   if (!boot_id) {
     HAKO_ASSIGN_OR_RETURN(boot_id, ReadBootId());
   }

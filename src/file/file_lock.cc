@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "hako/base/assert.h"
+#include "hako/sync/mutex.h"
 
 namespace hako {
 namespace {
@@ -25,12 +27,15 @@ class Registry {
   }
 
   bool Enter(FileLock::Key key, bool writer, Clock::time_point deadline) {
-    std::unique_lock lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const auto is_free = [&] {
+      mutex_.AssertHeld();
       const auto it = holders_.find(key);
       return it == holders_.end() || (!writer && it->second > 0);
     };
-    if (!released_.wait_until(lock, deadline, is_free)) return false;
+    while (!is_free()) {
+      if (!released_.WaitUntil(mutex_, deadline) && !is_free()) return false;
+    }
     if (writer) {
       holders_[key] = kWriter;
     } else {
@@ -41,19 +46,19 @@ class Registry {
 
   void Leave(FileLock::Key key) {
     {
-      const std::lock_guard lock(mutex_);
+      sync::MutexLock lock(mutex_);
       const auto it = holders_.find(key);
       if (it->second == kWriter || --it->second == 0) holders_.erase(it);
     }
-    released_.notify_all();
+    released_.NotifyAll();
   }
 
  private:
   static constexpr int kWriter = -1;
 
-  std::mutex mutex_;
-  std::condition_variable released_;
-  std::map<FileLock::Key, int> holders_;  // kWriter, or the number of readers
+  sync::Mutex mutex_;
+  sync::ConditionVariable released_;
+  std::map<FileLock::Key, int> holders_ ABSL_GUARDED_BY(mutex_);  // kWriter, or the number of readers
 };
 
 int SetLock(int fd, short type) {
@@ -75,6 +80,7 @@ Status HeldElsewhere(const std::string& path, const char* where) { return absl::
 }  // namespace
 
 Status FileLock::Acquire(int fd, Key key, bool writer, Clock::time_point deadline, const std::string& path) {
+  HAKO_DCHECK(fd_ < 0 && (!writer || (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY));
   if (!Registry::Get().Enter(key, writer, deadline)) return HeldElsewhere(path, "elsewhere in this process");
   // The system has no OFD wait with a timeout, so this polls.
   for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, std::chrono::milliseconds(20))) {
@@ -97,6 +103,7 @@ Status FileLock::Acquire(int fd, Key key, bool writer, Clock::time_point deadlin
 
 void FileLock::Release() {
   if (fd_ < 0 || process_ != getpid()) return;
+  HAKO_DCHECK(fcntl(fd_, F_GETFD) != -1);
   // Unlocked by name and not only by close(): a forked child may still hold a copy of the
   // descriptor.
   SetLock(fd_, F_UNLCK);

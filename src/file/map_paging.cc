@@ -57,8 +57,12 @@ void MapPaging::Split(std::byte* region, std::uint64_t bytes) {
 
 void MapPaging::CountSync(std::uint64_t file_size) {
   if (long_bytes_.exchange(0, std::memory_order_relaxed) >= kHugePage) return;
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  if (!mutex_.TryLock()) return;
+  const sync::MutexLock lock(mutex_, std::adopt_lock);
+  SplitSome(file_size);
+}
+
+void MapPaging::SplitSome(std::uint64_t file_size) {
   if (num_syncs_ < kSyncs) {
     const auto now = std::chrono::steady_clock::now();
     if (num_syncs_ == 0 || now - second_ > std::chrono::seconds(1)) second_ = now, num_syncs_ = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "hako/base/assert.h"
 #include "hako/base/per_byte_copy.h"
 #include "hako/file/positional_io.h"
 
@@ -115,6 +116,7 @@ void MemoryMapParallelFile::Prefault(std::uint64_t offset, std::size_t size) {
 }
 
 void MemoryMapParallelFile::Prefetch(std::uint64_t offset, std::size_t size) const {
+  HAKO_DCHECK(IsInside(offset, size, Size()));
   if (!paging_->reads_page_by_page()) return;  // the system reads ahead
   const std::uint64_t begin = PageBegin(offset);
   (void)madvise(base_ + begin, offset + size - begin, MADV_WILLNEED);

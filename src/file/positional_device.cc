@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "hako/base/assert.h"
 #include "hako/base/thread_exit.h"
 
 namespace hako {
@@ -52,7 +53,7 @@ class Ring {
   io_uring* get() { return &ring_; }
   // Ends the ring with what was put into it and not submitted. A use that the system did not refuse,
   // but could not serve now, may start another ring later.
-  // REQUIRES: nothing is in flight
+  // REQUIRES: nothing is in flight (unchecked: the ring does not count it)
   void End(bool is_refused) {
     io_uring_queue_exit(&ring_);
     state_ = is_refused ? State::kNone : State::kNotTried;
@@ -127,7 +128,15 @@ Status PositionalDevice::Write(const Transfer& transfer) {
   return Finish(transfer, Direction::kWrite, 0);
 }
 
+bool PositionalDevice::IsAligned(const Transfer& transfer) const {
+  const auto fits = [this](const iovec& part) {
+    return part.iov_len % block_size_ == 0 && reinterpret_cast<std::uintptr_t>(part.iov_base) % memory_alignment_ == 0;
+  };
+  return transfer.offset % block_size_ == 0 && std::ranges::all_of(transfer.parts, fits);
+}
+
 void PositionalDevice::Count(const Transfer& transfer, Direction direction) {
+  HAKO_DCHECK(transfer.parts.size() <= kPartsMax && IsAligned(transfer));
   const bool reads = direction == Direction::kRead;
   (reads ? reads_ : writes_).fetch_add(1, std::memory_order_relaxed);
   (reads ? read_bytes_ : written_bytes_).fetch_add(transfer.size(), std::memory_order_relaxed);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -21,6 +22,7 @@
 #include <system_error>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/file/file_identity.h"
 #include "hako/file/path.h"
 #include "hako/file/positional_io.h"
@@ -261,7 +263,7 @@ FileIdentity PosixFile::identity() const {
 }
 
 Status PosixFile::FillHolesNow() {
-  const std::lock_guard lock(holes_mutex_);
+  const sync::MutexLock lock(holes_mutex_);
   if (!has_holes_.load(std::memory_order_relaxed)) return absl::OkStatus();
   if (const int error = FillHoles(fd_, allocated()); error != 0)
     return SystemError(error, absl::StrCat("cannot fill the holes of ", path_));
@@ -293,6 +295,7 @@ Status PosixFile::Resize(std::uint64_t size) {
 }
 
 Status PosixFile::AllocateWhole(std::uint64_t block) {
+  HAKO_DCHECK(std::has_single_bit(block));
   block_ = block;
   const std::uint64_t from = allocated(), to = RoundUp(from, block);
   if (!writable_ || to == from) return absl::OkStatus();
@@ -358,6 +361,7 @@ Status PosixFile::Sync() {
 }
 
 Status PosixFile::SyncMapped(std::byte* pages, std::size_t size) {
+  HAKO_DCHECK(reinterpret_cast<std::uintptr_t>(pages) % static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE)) == 0);
   return SyncBy([&] { return msync(pages, size, MS_SYNC); });
 }
 

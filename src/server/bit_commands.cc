@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "hako/base/assert.h"
 #include "server/handlers.h"
 #include "server/number_text.h"
 
@@ -43,6 +44,7 @@ std::int64_t CountBits(std::string_view bytes) {
 
 // The ones among bits [first, last]. REQUIRES: first <= last, and the value has them
 std::int64_t CountBits(std::string_view value, std::size_t first, std::size_t last) {
+  HAKO_DCHECK(first <= last && last / 8 < value.size());
   std::int64_t count = CountBits(value.substr(first / 8, last / 8 - first / 8 + 1));
   for (std::size_t bit = first / 8 * 8; bit < first; ++bit) count -= BitOf(value, bit) ? 1 : 0;
   for (std::size_t bit = last + 1; bit < last / 8 * 8 + 8; ++bit) count -= BitOf(value, bit) ? 1 : 0;

@@ -13,7 +13,7 @@ namespace hako::server {
 // it queues the command between MULTI and EXEC, or runs, measures and counts it. The role cannot change
 // between MULTI and EXEC, so EXEC does not check it again.
 //
-// REQUIRES: the thread is in the TurnGate
+// REQUIRES: the thread is in the TurnGate (checked in Execute)
 class Dispatcher {
  public:
   explicit Dispatcher(CommandThread& thread) : thread_(thread) {}
@@ -21,6 +21,7 @@ class Dispatcher {
   // Starts the clock of the first command.
   void BeginTurn() { thread_.measured = std::chrono::steady_clock::now(); }
   void Execute(Client& client, ReplyWriter& reply, std::span<const std::string_view> words) {
+    thread_.server.gate.AssertEntered(thread_.number);
     if (client.replies == Client::Replies::kAll) [[likely]]
       return ExecuteReplying(client, reply, words);
     ExecuteMuted(client, reply, words);

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "hako/base/assert.h"
+
 namespace hako::server {
 
 // The integer that the text is: decimal, without blanks, leading zeros or a plus sign (string2ll in
@@ -56,6 +58,7 @@ inline std::optional<long double> ParseFloat(std::string_view text) {
 // 17 digits behind the point, without trailing zeros (ld2string in Redis' util.c).
 // REQUIRES: the value is finite
 inline std::string FloatText(long double value) {
+  HAKO_DCHECK(std::isfinite(value));
   char text[5 * 1024];
   std::string_view view(text, static_cast<std::size_t>(std::snprintf(text, sizeof(text), "%.17Lf", value)));
   if (view.find('.') != std::string_view::npos) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/assert.h"
 #include "hako/base/wall_clock.h"
 #include "server/tls_context.h"
 
@@ -42,6 +43,7 @@ StatusOr<AnyOptions> DatabaseOptions(const Settings& settings) {
 }
 
 StatusOr<TableFile> TableFileOf(const Settings& settings) {
+  HAKO_DCHECK(!settings.table.empty());
   HAKO_ASSIGN_OR_RETURN(const AnyOptions any, ParseAnyOptions(settings.table));
   if (!any.path.ends_with(".hktb") || any.ResolvedKind() != AnyOptions::kTree || !any.order.empty() || !any.codec.empty())
     return absl::InvalidArgumentError(absl::StrCat("table: ", settings.table, " is no table; use a name with the suffix .hktb"));

@@ -8,6 +8,8 @@
 #include <new>
 #include <string_view>
 
+#include "hako/base/assert.h"
+
 namespace hako::server {
 
 // Grows as needed, without filling new memory with zeros. Throws std::bad_alloc without memory and beyond
@@ -49,6 +51,7 @@ class OutputBuffer {
   bool is_refused() const { return is_refused_; }
   // Frees memory beyond what most replies need. REQUIRES: empty()
   void Trim() {
+    HAKO_DCHECK(empty());
     if (capacity_ <= kKeptMax) return;
     bytes_.reset();
     capacity_ = begin_ = end_ = 0;

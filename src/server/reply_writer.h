@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "hako/base/assert.h"
 #include "server/number_text.h"
 #include "server/output_buffer.h"
 
@@ -25,7 +26,10 @@ class ReplyWriter {
 
   void Ok() { out_->Append("+OK\r\n"); }
   // REQUIRES: the text has no line end
-  void Simple(std::string_view text) { Line('+', text); }
+  void Simple(std::string_view text) {
+    HAKO_DCHECK(text.find_first_of("\r\n") == std::string_view::npos);
+    Line('+', text);
+  }
   // `text` begins with a code, such as "ERR ". Line ends become blanks; those at the end are removed.
   void Error(std::string_view text);
   void Integer(std::int64_t value) { Line(':', IntegerText(value).view()); }

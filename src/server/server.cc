@@ -195,9 +195,16 @@ void Server::PauseAccepting(const char* reason) {
   uv_timer_start(&accept_again_, start, 1000, 0);
 }
 
+// False once the ticker is to stop.
+bool Server::WaitForTick() {
+  sync::MutexLock lock(ticker_mutex_);
+  const auto next = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (!ticker_stops_ && ticker_wakes_.WaitUntil(ticker_mutex_, next)) continue;
+  return !ticker_stops_;
+}
+
 void Server::RunTicker() {
-  std::unique_lock lock(ticker_mutex_);
-  while (!ticker_wakes_.wait_for(lock, std::chrono::seconds(1), [this] { return ticker_stops_; })) {
+  while (WaitForTick()) {
     try {
       if (const Status status = state_.log.Tick(); !status.ok()) LogError("synchronization", status);
       if (const Status status = state_.table_log.Tick(); !status.ok()) LogError("synchronization of the table", status);
@@ -243,10 +250,10 @@ Status Server::Run() {
   for (const auto& thread : threads_) thread->Stop();
   for (const auto& thread : threads_) thread->Join();
   {
-    std::lock_guard lock(ticker_mutex_);
+    sync::MutexLock lock(ticker_mutex_);
     ticker_stops_ = true;
   }
-  ticker_wakes_.notify_one();
+  ticker_wakes_.NotifyOne();
   ticker_.join();
   state_.cursors.Clear();
   Status closed = database_->Close();

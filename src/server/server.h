@@ -11,15 +11,15 @@
 
 #include <uv.h>
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "hako/base/status.h"
 #include "hako/dbm/any_dbm.h"
+#include "hako/sync/mutex.h"
 #include "server/command.h"
 #include "server/loop_thread.h"
 #include "server/metrics_server.h"
@@ -46,6 +46,7 @@ class Server {
   void PauseAccepting(const char* reason);
   void OnStop();
   void RunTicker();
+  bool WaitForTick();
   void RemoveExpiredIfFew();
   void RefreshCertificate();
 
@@ -72,9 +73,9 @@ class Server {
   bool is_stopping_ = false;
 
   std::thread ticker_;
-  std::mutex ticker_mutex_;
-  std::condition_variable ticker_wakes_;
-  bool ticker_stops_ = false;
+  sync::Mutex ticker_mutex_;
+  sync::ConditionVariable ticker_wakes_;
+  bool ticker_stops_ ABSL_GUARDED_BY(ticker_mutex_) = false;
 };
 
 }  // namespace hako::server

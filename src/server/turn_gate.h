@@ -8,7 +8,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
+
+#include "absl/base/thread_annotations.h"
+#include "hako/sync/mutex.h"
 
 namespace hako::server {
 
@@ -16,12 +18,21 @@ class TurnGate {
  public:
   explicit TurnGate(unsigned num_threads) : locks_(std::make_unique<Lock[]>(num_threads)), num_threads_(num_threads) {}
 
-  void Enter(unsigned thread) { locks_[thread].mutex.lock(); }
-  void Leave(unsigned thread) { locks_[thread].mutex.unlock(); }
+  // Clang cannot check them: which mutex it is depends on the thread.
+  void Enter(unsigned thread) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    locks_[thread].mutex.AssertNotHeld();
+    locks_[thread].mutex.Lock();
+  }
+  void Leave(unsigned thread) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    locks_[thread].mutex.AssertHeld();
+    locks_[thread].mutex.Unlock();
+  }
+  void AssertEntered(unsigned thread) const { locks_[thread].mutex.AssertHeld(); }
   // Runs `body` while no other thread runs a command.
   // REQUIRES: the thread has entered
   template <class F>
   void RunAlone(unsigned thread, F&& body) {
+    AssertEntered(thread);
     if (num_threads_ == 1) return body();
     Leave(thread);
     for (unsigned i = 0; i < num_threads_; ++i) Enter(i);
@@ -40,7 +51,7 @@ class TurnGate {
     }
   };
   struct alignas(64) Lock {
-    std::mutex mutex;
+    sync::Mutex mutex;
   };
   const std::unique_ptr<Lock[]> locks_;
   const unsigned num_threads_;

@@ -56,6 +56,7 @@ Status ChangeSet::Resolve(TableCore& core, std::span<const Change> changes, NewC
 }
 
 Status ChangeSet::Try(TableCore& core, std::span<const Change> changes) {
+  core.gate.AssertEntered();
   num_states_ = num_texts_ = 0;
   num_rows_added_ = 0;
   num_changed_ = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/assert.h"
 #include "hako/table/query_effort.h"
 #include "hako/table/words.h"
 #include "hako/text/regular_expression.h"
@@ -73,6 +74,7 @@ class SearchParser {
 }  // namespace
 
 Condition Joined(Op op, std::span<const Condition> parts) {
+  HAKO_DCHECK(op != Op::kOr || !parts.empty());
   const auto holds_for_some = [](const Condition& part) { return part.node() != nullptr; };  // the others hold for all rows
   const auto num_joined = std::count_if(parts.begin(), parts.end(), holds_for_some);
   if (num_joined == 0 || (op == Op::kOr && num_joined < std::ssize(parts))) return {};
@@ -89,6 +91,7 @@ Condition Joined(Op op, std::span<const Condition> parts) {
 }
 
 Condition KeyIn(std::vector<std::string> keys) {
+  HAKO_DCHECK(std::ranges::is_sorted(keys));
   Node node{.op = Op::kKeyIn, .is_key = true};
   node.keys = std::make_shared<const std::vector<std::string>>(std::move(keys));
   return Made(std::move(node));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "hako/base/assert.h"
 #include "hako/table/column_names.h"
 
 namespace hako {
@@ -149,6 +150,7 @@ void RowBuilder::Add(ColumnId column, const Value& value) {
       if (value.bool_value()) cells_.push_back('\1');
       break;
   }
+  HAKO_DCHECK(numbers_.empty() || numbers_.back() < static_cast<std::uint16_t>(column));
   numbers_.push_back(static_cast<std::uint16_t>(column));
   kinds_.push_back(static_cast<std::uint8_t>(value.kind()));
   ends_.push_back(static_cast<std::uint32_t>(cells_.size()));

@@ -216,6 +216,7 @@ Status TableDBM::SetColumn(std::string_view name, const ColumnOptions& options) 
   const auto publish = [&](const table::Catalogue::Schema& schema) {
     core.gate.RunExclusive([&] {
       core.catalogue.mutex().AssertHeld();
+      core.gate.AssertNoWriters();
       core.catalogue.Publish(schema);
     });
   };
@@ -224,6 +225,7 @@ Status TableDBM::SetColumn(std::string_view name, const ColumnOptions& options) 
     HAKO_ASSIGN_OR_RETURN(const std::optional<std::string> row, table::FirstRow(core));
     if (options.not_null && row) return BrokenRule(name, *row, "' has no value");
     HAKO_RETURN_IF_ERROR(core.catalogue.Store(records));
+    core.gate.AssertNoWriters();
     core.catalogue.Publish(wanted);
     return absl::OkStatus();
   };

@@ -140,7 +140,7 @@ TEST(BucketIndexTest, AdoptsRecordsThatTheSpaceHoldsAndRemovesAll) {
     model.emplace(Key(i), "v");
   }
   table.ExpectEqual(model);
-  EXPECT_THAT(table.index.RemoveAll([](std::uint32_t) {}), IsOk());
+  EXPECT_THAT(table.RunExclusive([&] { return table.index.RemoveAll([](std::uint32_t) {}); }), IsOk());
   EXPECT_EQ(table.index.lines().num_overflow(), 0u);
   table.space.DropAllBut(table.NamedHandles());
   writer.pending_count.store(0);
@@ -154,7 +154,7 @@ class DamagedBucketIndexTest : public testing::Test {
     for (std::uint64_t i = 0; i < 400; ++i) ASSERT_THAT(table_.Set(Key(i), "v"), IsOk());
   }
   Status Verify() {
-    Status status = table_.index.VerifyLines(400, [](std::uint32_t, std::uint32_t) {});
+    Status status = table_.RunExclusive([&] { return table_.index.VerifyLines(400, [](std::uint32_t, std::uint32_t) {}); });
     status.Update(table_.index.VerifyRecords(*table_.writers.Mine()));
     return status;
   }

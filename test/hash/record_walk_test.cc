@@ -35,11 +35,11 @@ class RecordWalkTest : public testing::Test {
   RecordArena::WriterState& Mine() { return *writers_.Mine(); }
   void Set(std::string_view key, std::string_view value) {
     const auto visit = [value](std::optional<std::string_view>) { return Action::Set(value); };
-    ASSERT_THAT(index_->Process<Action>(Mine(), arena_->KeyHash(key), key, visit), IsOk());
+    ASSERT_THAT(index_->ProcessLogged<Action>(Mine(), arena_->KeyHash(key), key, visit), IsOk());
   }
   void Remove(std::string_view key) {
     const auto visit = [](std::optional<std::string_view>) { return Action::Remove(); };
-    ASSERT_THAT(index_->Process<Action>(Mine(), arena_->KeyHash(key), key, visit), IsOk());
+    ASSERT_THAT(index_->ProcessLogged<Action>(Mine(), arena_->KeyHash(key), key, visit), IsOk());
   }
   // Updates with other sizes than the last ones, whose blocks are then divided and joined.
   void Churn(Random& random) {

@@ -100,12 +100,18 @@ class ToyTable {
     pretended += records;
   }
 
+  template <class Body>
+  auto RunExclusive(Body&& body) {
+    return space.gate().RunExclusive([this](auto&& visit) { writers.ForEach(visit); }, body);
+  }
+
   void ExpectEqual(const Model& model) {
     space.ExpectAllLive();
     EXPECT_EQ(space.num_records(), model.size());
     EXPECT_EQ(Count(), model.size() + pretended);
     std::uint64_t twins = 0;
-    EXPECT_THAT(index.VerifyLines(model.size(), [&twins](std::uint32_t, std::uint32_t) { ++twins; }), IsOk());
+    const auto count_twin = [&twins](std::uint32_t, std::uint32_t) { ++twins; };
+    EXPECT_THAT(RunExclusive([&] { return index.VerifyLines(model.size(), count_twin); }), IsOk());
     EXPECT_THAT(index.VerifyRecords(*writers.Mine()), IsOk());
     for (std::uint64_t i = 0; i < index.num_lines(); ++i) {
       const format::BucketLine& line = index.lines().Home(i);

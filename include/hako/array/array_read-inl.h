@@ -338,6 +338,7 @@ StatusOr<std::uint64_t> PageArray<Space>::CountRange(std::uint64_t from, std::ui
 
 template <class Space>
 Status PageArray<Space>::FindEnd() {
+  space_.gate().AssertNoWriters();
   Sought last;
   HAKO_RETURN_IF_ERROR(Seek(kRecordIdMax, false, &last, [](std::size_t) -> char* { return nullptr; }));
   end_.store(last.id ? (*last.id + 1) * 2 : 0, std::memory_order_release);

@@ -77,6 +77,7 @@ auto PageArray<Space>::MakeLeaf(std::uint64_t leaf) -> Line* {
     const unsigned i = IndexIn(level, leaf);
     if (const std::uint32_t child = ChildOf(*page, i); child != 0) {
       page = &LineOf(child);
+      HAKO_DCHECK(level == 1 || !IsEvicted({page, 0}));
       continue;
     }
     page = MakePage(page, i, level - 1, leaf >> format::kFanoutBits * (level - 1));
@@ -152,7 +153,7 @@ void PageArray<Space>::NoteLeavesLocked(std::uint64_t leaf) {
   for (unsigned i = 0; i < format::kFanout; ++i) NoteLeaf(first + i, ChildOf(*page, i));
 }
 
-// REQUIRES: no writers
+// REQUIRES: no writers (unchecked here: a copy that is verified has no gate; see EngineOperations::AssertNoWriters)
 template <class Space>
 Status PageArray<Space>::LockPage(Line& line, unsigned level) {
   for (sync::Backoff backoff; !Lock(line.version).TryLock(); backoff.Pause()) HAKO_RETURN_IF_ERROR(LoadIfEvicted({&line, 0, level}, true));
@@ -202,7 +203,7 @@ Status PageArray<Space>::MarkBelow(Line& line, unsigned level, std::size_t* num_
 }
 
 // Frees the pages below a locked one. Drops unreadable pages; an error if one of them was unreadable for
-// lack of memory. REQUIRES: MarkBelow
+// lack of memory. REQUIRES: MarkBelow (unchecked: some pages are not in memory)
 template <class Space>
 Status PageArray<Space>::FreeBelow(Line& line, unsigned level, std::uint64_t number) {
   Status failed;

@@ -40,7 +40,7 @@ HAKO_INLINE void PageArray<Space>::EndWrite(WriterState& writer, bool changed) {
   }
 }
 
-// REQUIRES: the writer is busy
+// REQUIRES: the writer is busy (checked in ProcessSlowly)
 //
 // The locked instruction waits until all earlier stores have reached the cache, those of the previous
 // record too. So the record is fetched first: then two of these waits overlap.
@@ -65,6 +65,7 @@ HAKO_INLINE auto PageArray<Space>::TryLockLeaf(const Place& place) -> Line* {
 // nullptr if there is no such leaf, or with an error in the writer's state.
 template <class Space>
 auto PageArray<Space>::LockLeafSlowly(WriterState& writer, std::uint64_t leaf) -> Line* {
+  writer.AssertBusy();
   if constexpr (requires { writer.error; }) writer.error = absl::OkStatus();
   for (sync::Backoff backoff;; backoff.Pause()) {
     if (space_.gate().IsClosed()) {
@@ -185,6 +186,7 @@ template <class Space>
 template <class ActionT, class VisitorT>
 Status PageArray<Space>::ProcessSlowly(WriterState& writer, std::uint64_t id, VisitorT visit) {
   const Place place = PlaceOf(id);
+  writer.AssertBusy();
   for (;;) {
     Line* const line = LockLeafSlowly(writer, place.leaf);
     if (line != nullptr) {

@@ -56,6 +56,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "hako/array/presence_bits.h"
+#include "hako/base/assert.h"
 #include "hako/base/endian.h"
 #include "hako/base/inline.h"
 #include "hako/base/multi_extras.h"
@@ -130,7 +131,7 @@ class PageArray {
   Status Create();
   Status Attach(std::uint32_t root, std::uint64_t num_records, std::uint64_t applied_index = 0);
   std::uint32_t root_id() const { return IdOf(root()); }
-  // After this all look-ups fail. REQUIRES: no other thread uses the array
+  // After this all look-ups fail. REQUIRES: no other thread uses the array (checked in Seal)
   void Seal() {
     table_size_ = 0;
     root_ = &sealed_;
@@ -138,7 +139,7 @@ class PageArray {
   unsigned width() const { return shape_.width; }
   const format::ArrayShape& shape() const { return shape_; }
 
-  // ---- one record; REQUIRES: id <= kRecordIdMax ----
+  // ---- one record; REQUIRES: id <= kRecordIdMax (checked in PlaceOf) ----
 
   // Copies the record to the sink. NotFound if absent.
   template <class S>
@@ -179,20 +180,23 @@ class PageArray {
   // sync/range_capture.h. REQUIRES: no writers, for either
   using Capture = sync::RangeCapture<std::uint64_t, std::uint64_t, std::less<>>;
   void BeginCapture(Capture* capture) {
+    space_.gate().AssertNoWriters();
     captures_.push_back(capture);
     space_.gate().SetCapturing(true);
   }
   void EndCapture(Capture* capture) {
+    space_.gate().AssertNoWriters();
     std::erase(captures_, capture);
     space_.gate().SetCapturing(!captures_.empty());
   }
-  // Removes all records. Captures fail. REQUIRES: no writers
+  // Removes all records. Captures fail.
+  // REQUIRES: no writers (checked in RemoveAll)
   Status RemoveAll();
 
   // The id behind the last record. nullopt if it is not known: then FindEnd finds it.
   // TakeEnd advances it for a record of the id that NextId returned, and fails if it has changed since.
-  // REQUIRES of TakeEnd: the caller is the visitor of a Process of this id, and sets the record. Of
-  // FindEnd: no writers
+  // REQUIRES of TakeEnd: the caller is the visitor of a Process of this id, and sets the record (unchecked:
+  // it does not know its caller). REQUIRES of FindEnd: no writers
   std::optional<std::uint64_t> NextId() const {
     const std::uint64_t end = end_.load(std::memory_order_acquire);
     return (end & kInexact) != 0 ? std::nullopt : std::optional(end / 2);
@@ -217,7 +221,7 @@ class PageArray {
     if constexpr (!Space::kResident) space_.NoteChange();
   }
   // Loads every page and checks the structure, and that there are `expected` records. REQUIRES: no
-  // writers
+  // writers (unchecked: a copy that is verified has no gate)
   Status Verify(std::uint64_t expected, std::uint64_t* num_leaves = nullptr);
 
  private:
@@ -247,6 +251,7 @@ class PageArray {
 
   // ids are below 2^40 and per_leaf below 2^13, so the quotient is exact.
   HAKO_INLINE Place PlaceOf(std::uint64_t id) const {
+    HAKO_DCHECK(id >> 40 == 0);
     const auto leaf = static_cast<std::uint64_t>(Wide{id} * reciprocal_ >> 64);
     return {leaf, static_cast<unsigned>(id - leaf * shape_.per_leaf)};
   }
@@ -294,6 +299,8 @@ class PageArray {
   // REQUIRES: the writer has locked the leaf, and not yet changed it, or is about to make it: then `line` is
   // nullptr, and structure_mutex_ is held
   void CaptureIfAsked(std::uint64_t leaf, const Line* line) {
+    if (line != nullptr) Lock(const_cast<Line*>(line)->version).AssertLocked();
+    HAKO_DCHECK(line != nullptr || structure_mutex_.IsHeld(true));
     if (space_.gate().IsCapturing()) [[unlikely]]
       CaptureLeaf(leaf, line);
   }

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 
 namespace hako::array {
@@ -32,6 +33,7 @@ class PresenceBits {
   }
   // The last set bit at or before `from`; count() if there is none. REQUIRES: from < count()
   unsigned LastUpTo(unsigned from) const {
+    HAKO_DCHECK(from < count_);
     std::uint32_t word = Word(from / 32) & ~std::uint32_t{0} >> (31 - from % 32);
     for (unsigned i = from / 32;; word = Word(i)) {
       if (word != 0) return i * 32 + 31 - static_cast<unsigned>(std::countl_zero(word));

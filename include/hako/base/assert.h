@@ -2,8 +2,13 @@
 // continuing could write corrupt data.
 //
 // HAKO_ASSERT is active in every build and costs one predicted branch. HAKO_DCHECK is for the hot
-// path: active in debug builds, compiled but not evaluated if NDEBUG is defined. Neither is for
-// bytes read from a file or for errors of a caller; those are a Status.
+// path: active in debug builds, such as those of the presets dev, asan, tsan and fuzz, and compiled
+// but not evaluated if NDEBUG is defined. Neither is for bytes read from a file or for errors of a
+// caller that a function can return; those are a Status.
+//
+// A comment that says REQUIRES states what a caller must make sure. The function checks it by
+// HAKO_DCHECK or an Assert function of the lock, or the comment says where it is checked, "(checked
+// in NAME)", or why it is not, "(unchecked: REASON)"; test/house/requirements_test.cmake sees to it.
 #pragma once
 
 #include <cstdio>

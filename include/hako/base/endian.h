@@ -45,7 +45,7 @@ class Le {
 };
 
 // The same for plain memory.
-// REQUIRES: sizeof(T) bytes
+// REQUIRES: sizeof(T) bytes (unchecked: a pointer has no size)
 template <LeValue T>
 T LoadLe(const std::byte* from) {
   Le<T> value;

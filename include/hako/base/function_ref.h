@@ -27,7 +27,7 @@ inline constexpr bool kReturns<F, void, Args...> = std::is_void_v<std::invoke_re
 template <class Signature>
 class FunctionRef;
 
-// REQUIRES: the object exists when it is called
+// REQUIRES: the object exists when it is called (unchecked: a reference does not know its object's life)
 template <class R, class... Args>
 class FunctionRef<R(Args...)> {
   template <class F>

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/keyword_layout.h"
 
 namespace hako::internal {
@@ -29,6 +30,9 @@ class KeywordBuilder {
   constexpr KeywordBuilder(std::span<const std::string_view> names, std::span<KeywordEntry> entries, std::span<KeywordInfo> infos,
                            std::span<std::uint32_t> displacements)
       : names_(names), entries_(entries), infos_(infos), displacements_(displacements) {
+    HAKO_DCHECK(names.size() <= kKeywordCountMax);
+    const std::size_t size = std::size_t{1} << Bits(names.size());
+    HAKO_DCHECK(entries.size() == size && infos.size() == size && displacements.size() == size);
     hash_.bits = Bits(names.size());
   }
 

@@ -34,6 +34,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 
 namespace hako::internal {
@@ -100,13 +101,14 @@ struct alignas(64) KeywordEntry {
   }
 
   // 0 if the text equals the keyword, provided that their sizes are equal.
-  // REQUIRES: size < 16
+  // REQUIRES: size < 16 (unchecked: the ends of a text do not tell its size)
   HAKO_INLINE constexpr std::uint64_t Difference(const KeywordEnds& text) const {
     return ((text.first ^ words[0]) & significant[0]) | ((text.last ^ words[3]) & significant[3]);
   }
   // The same for the first 16 bytes and the last 16.
   // REQUIRES: size >= 16
   HAKO_INLINE constexpr std::uint64_t Difference(const char* p, std::size_t size) const {
+    HAKO_DCHECK(size >= 16);
     if (std::is_constant_evaluated()) {
       const auto text = WordsOf(p, size);
       std::uint64_t difference = 0;

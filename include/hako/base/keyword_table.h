@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/keyword_builder.h"
 #include "hako/base/keyword_layout.h"
 #include "hako/base/no_memory.h"
@@ -118,6 +119,7 @@ class RuntimeKeywordTable {
 
   // As KeywordTable::Find. REQUIRES: the table was not moved from.
   HAKO_INLINE int Find(std::string_view text) const {
+    HAKO_DCHECK(!entries_.empty());
     const internal::KeywordSearch search{views_.data(), entries_.data(), infos_.data(), displacements_.data()};
     return search.Find(hash_, text.data(), text.size());
   }

@@ -16,6 +16,7 @@ struct MultiExtras {
   std::optional<std::uint64_t> applied_index = {};
   // Records of these ranges are removed, except those that the visitor sets. The visitor sees them
   // as they were before. REQUIRES: not empty, ascending and disjoint; none for a hash table
+  // (checked in MultiGuard and TryProcessMulti)
   std::span<const KeyRange> removed_ranges = {};
   // The visitor needs the values of the first keys only, this many. A later one may be shown as
   // absent although it is not.

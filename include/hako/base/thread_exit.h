@@ -23,7 +23,7 @@ class ThreadExitCall {
 
   // Schedules the call for the end of this thread. False, and no call, if the system has no space
   // for it.
-  // REQUIRES: this object is thread_local to the calling thread
+  // REQUIRES: this object is thread_local to the calling thread (unchecked: an object does not know its storage)
   bool Arm() {
     if (is_armed_) return true;
     const Key& key = TheKey();

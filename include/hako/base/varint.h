@@ -23,7 +23,7 @@ inline constexpr std::size_t kVarint64SizeMax = 10;
 constexpr std::size_t VarintSize(std::uint64_t value) { return (static_cast<std::size_t>(std::bit_width(value | 1)) + 6) / 7; }
 
 // Returns the end of the encoding.
-// REQUIRES: VarintSize(value) bytes at `out`
+// REQUIRES: VarintSize(value) bytes at `out` (unchecked: a pointer has no size)
 constexpr std::byte* EncodeVarint(std::uint64_t value, std::byte* out) {
   for (; value >= 0x80; value >>= 7) *out++ = static_cast<std::byte>((value & 0x7f) | 0x80);
   *out++ = static_cast<std::byte>(value);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "hako/array/record_key.h"
+#include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
@@ -56,13 +57,20 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
 
   // Whether the cursor is at a record.
   bool Valid() const { return valid_; }
-  std::uint64_t id() const { return id_; }  // REQUIRES: Valid()
+  std::uint64_t id() const {  // REQUIRES: Valid()
+    HAKO_DCHECK(Valid());
+    return id_;
+  }
   // The id as a key, until the next move. REQUIRES: Valid()
   std::string_view key() const {
+    HAKO_DCHECK(Valid());
     if (key_of_ != id_) key_ = RecordKey(key_of_ = id_);
     return key_.view();
   }
-  std::string_view value() const { return value_; }            // REQUIRES: Valid(); until the next move
+  std::string_view value() const {  // REQUIRES: Valid(); until the next move
+    HAKO_DCHECK(Valid());
+    return value_;
+  }
   static std::uint64_t expire_at() { return Expiry::kNever; }  // records do not expire
   // OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }

@@ -232,6 +232,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   }
   // REQUIRES: no writers
   Status RemoveAll(typename Space::Deferred&) {
+    this->AssertNoWriters();
     HAKO_RETURN_IF_ERROR(array().RemoveAll());
     this->ForgetCounts();
     return absl::OkStatus();

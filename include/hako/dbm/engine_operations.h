@@ -25,6 +25,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
@@ -230,6 +231,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // REQUIRES: no other thread uses the database
   template <class Options>
   Status KeepTimes(const Options& options, std::uint64_t clock, std::uint64_t first_expiry = 0) {
+    AssertNoWriters();
     if constexpr (requires { options.expiry; }) {
       if (clock != 0) expiry_ = std::make_unique<Expiry>(options.clock, clock);
       if (clock != 0 && first_expiry != 0) expiry_->schedule().ExpectNone(expiry_->Now(), first_expiry);
@@ -259,6 +261,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // At the end of Open: from now on shows `visitor` the records that are evicted, without their times.
   // REQUIRES: no other thread uses the database
   void ShowEvictions(const OwnedFunction<void(std::string_view, std::string_view)>& visitor) {
+    AssertNoWriters();
     if constexpr (requires { space_->limit(); }) {
       if (!HasLimit() || !visitor) return;
       on_eviction_ = visitor;
@@ -286,6 +289,9 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     }
   }
 
+  // REQUIRES: the calling thread is in the body of RunExclusive, or no thread of this process changes records
+  void AssertNoWriters() const { HAKO_DCHECK(space_->gate().IsExclusive() || writers_.IsIdle()); }
+
   auto ForEachWriter() const {
     return [this](auto&& visit) { writers_.ForEach(visit); };
   }
@@ -297,6 +303,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // After the removal of all records.
   // REQUIRES: no writers
   void ForgetCounts() {
+    AssertNoWriters();
     writers_.ForEach([](WriterState& writer) { writer.pending_count.store(0, std::memory_order_relaxed); });
   }
 

@@ -79,6 +79,7 @@ class ExpirySchedule {
     num_served_ = num_requests_.load();
   }
   // No record in the database expires before this, kNone: none expires; 0: unknown. REQUIRES: no other thread
+  // changes records (unchecked: it does not know the writers)
   std::uint64_t FirstExpiry() const { return num_served_ == num_requests_.load() ? std::min(Earliest(), unseen_from_) : 0; }
 
   // Whether a pass should begin. `count`: the records in the database.

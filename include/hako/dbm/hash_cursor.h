@@ -12,6 +12,7 @@
 #include <optional>
 #include <string_view>
 
+#include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
@@ -49,10 +50,18 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
   // Whether the cursor is at a record.
   bool Valid() const { return record_ < scan_.size(); }
-  std::string_view key() const { return scan_.key(record_); }  // REQUIRES: Valid(); until the next move
-  // REQUIRES: Valid(); until the next move
-  std::string_view value() const { return expiry_ != nullptr ? live_.value : scan_.value(record_); }
-  std::uint64_t expire_at() const { return live_.time; }  // when the record expires (dbm/expiry.h); 0 = never. REQUIRES: Valid()
+  std::string_view key() const {  // REQUIRES: Valid(); until the next move
+    HAKO_DCHECK(Valid());
+    return scan_.key(record_);
+  }
+  std::string_view value() const {  // REQUIRES: Valid(); until the next move
+    HAKO_DCHECK(Valid());
+    return expiry_ != nullptr ? live_.value : scan_.value(record_);
+  }
+  std::uint64_t expire_at() const {  // when the record expires (dbm/expiry.h); 0 = never. REQUIRES: Valid()
+    HAKO_DCHECK(Valid());
+    return live_.time;
+  }
   // OK at the end; otherwise the error that stopped the scan.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
   // If status() is DataLoss: continues behind the damaged record, where the next damage may be.

@@ -117,7 +117,6 @@ Status HashDBM<FileT>::SynchronizeSlots(WriterState& mine, Writers&& for_each_wr
 
 // Synchronizes, then runs `body` while the blocks of that state are not reused. See
 // SynchronizeSlots for at_end.
-// REQUIRES: reorganizing_mutex_ is held
 template <File FileT>
 template <class AtEnd, class Body>
 Status HashDBM<FileT>::WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body) {
@@ -175,7 +174,7 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(it.status());
     return FinishCopy(*copy, options.num_records, this->AppliedIndex(), space_->log().NameForCopy(space_->log().position()));
   }
-  std::lock_guard lock(reorganizing_mutex_);
+  sync::MutexLock lock(reorganizing_mutex_);
   std::uint64_t applied_index = 0;
   log::NamedLog named;
   const auto note_count = [&](std::uint64_t count) {
@@ -201,6 +200,7 @@ HAKO_OR_NO_MEMORY
 // which is a copy that is being made and so has no thread that removes expired records
 template <File FileT>
 Status HashDBM<FileT>::AddLong(typename Space::LongRecord& record) {
+  this->AssertNoWriters();
   WriterState* mine = writers_.Mine();
   if (mine == nullptr) return writers_.Refusal();
   Status status;

@@ -43,7 +43,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -236,7 +235,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   Status SynchronizeSlots(WriterState& mine, Writers&& for_each_writer, AtEnd&& at_end = {});
   Status RefreshSomeStamps(WriterState& mine);
   template <class AtEnd, class Body>
-  Status WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body);
+  Status WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(reorganizing_mutex_);
   Status FinishCopy(HashDBM& copy, std::uint64_t num_records, std::uint64_t applied_index, const log::NamedLog& named);
   Status AddLong(typename Space::LongRecord& record);
   Status VerifyEntry(const typename Space::ScannedRecord& record) const;
@@ -253,9 +252,9 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   Status MoveLong(WriterState& mine, WriterState& mover, std::uint32_t handle);
   Status RebuildIndex(WriterState& mine);
 
-  std::mutex scrub_mutex_;  // one Scrub at a time; locked before maintenance_mutex_
-  hash::HeapScrub<Index, Space> scrub_{index(), *space_};
-  std::mutex reorganizing_mutex_;  // of CopyTo, Rebuild, Verify; locked before maintenance_mutex_
+  sync::Mutex scrub_mutex_ ABSL_ACQUIRED_BEFORE(maintenance_mutex_);  // one Scrub at a time
+  hash::HeapScrub<Index, Space> scrub_ ABSL_GUARDED_BY(scrub_mutex_){index(), *space_};
+  sync::Mutex reorganizing_mutex_ ABSL_ACQUIRED_BEFORE(maintenance_mutex_);  // of CopyTo, Rebuild, Verify
   std::atomic<std::uint64_t> synced_at_{0};
   std::atomic<std::uint64_t> own_syncs_{0};
   std::atomic<bool> changed_{false};  // since the background thread checked; only if HasAfterUpdate()

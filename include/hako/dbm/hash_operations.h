@@ -159,6 +159,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   // Removes all records from the index, and retires them.
   // REQUIRES: no writers
   Status RemoveAll(WriterState& mine) {
+    this->AssertNoWriters();
     HAKO_RETURN_IF_ERROR(index().RemoveAll([&](std::uint32_t handle) { space_->Retire(mine, handle); }));
     this->ForgetCounts();
     return absl::OkStatus();

@@ -14,7 +14,7 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(space_->Refusal());
   WriterState* mine = writers_.Mine();
   if (mine == nullptr) return writers_.Refusal();
-  std::lock_guard lock(reorganizing_mutex_);
+  sync::MutexLock lock(reorganizing_mutex_);
   {
     sync::MutexLock sync_lock(maintenance_mutex_);
     HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
@@ -166,6 +166,7 @@ Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint
 // REQUIRES: no other thread uses the database
 template <File FileT>
 Status HashDBM<FileT>::RebuildIndex(WriterState& mine) {
+  this->AssertNoWriters();
   auto& extents = space_->extents();
   HAKO_RETURN_IF_ERROR(SynchronizeLocked());
   const std::uint64_t count = this->Count();

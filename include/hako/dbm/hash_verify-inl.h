@@ -10,7 +10,7 @@ Status HashDBM<FileT>::Verify() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   WriterState* mine = writers_.Mine();
   if (mine == nullptr) return writers_.Refusal();
-  std::lock_guard lock(reorganizing_mutex_);
+  sync::MutexLock lock(reorganizing_mutex_);
   std::uint64_t count = 0, live = 0;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> twins;
   const auto verify_lines = [&](std::uint64_t num_records) {
@@ -78,7 +78,7 @@ StatusOr<ScrubProgress> HashDBM<FileT>::Scrub(const ScrubOptions& options) HAKO_
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   WriterState* mine = writers_.Mine();
   if (mine == nullptr) return writers_.Refusal();
-  const std::lock_guard lock(scrub_mutex_);
+  sync::MutexLock lock(scrub_mutex_);
   ScrubProgress progress;
   if (scrub_.IsAtBegin()) ScrubSuperBlocks(&progress);
   HAKO_RETURN_IF_ERROR(scrub_.Run(*mine, options.max_bytes, &progress));

@@ -67,6 +67,7 @@ class LiveCall {
   // When the record expires that the action sets in place of the one shown last; nullopt if that has
   // passed, or cannot be stored, which is an error. REQUIRES: its kind is kSet
   std::optional<std::uint64_t> NoteSet(const Action& action) {
+    HAKO_DCHECK(action.kind() == Action::Kind::kSet);
     const std::uint64_t time = action.expire_at() == Expiry::kKeep ? time_ : action.expire_at();
     if (time > Expiry::kTimeMax) {
       status_ = Expiry::OutOfRangeError();

@@ -163,7 +163,7 @@ class LogPlace {
     return file;
   }
   // Removes the log, which the database does not need any more, unless another file has taken its
-  // place. REQUIRES: it is closed
+  // place. REQUIRES: it is closed (unchecked: another object has it)
   Status Remove() { return path_.empty() || number_ == FileNumber{} || NumberOf(path_) != number_ ? absl::OkStatus() : RemoveFile(path_); }
 
  private:

@@ -91,8 +91,7 @@ class MultiOperations {
   requires(!MultiReadVisitor<V>) Status GetMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiReadVisitor<V>(); }
 
   // Copies the value of keys[i] into values[i], reusing its capacity, or resets values[i] if
-  // absent.
-  // REQUIRES: values.size() >= keys.size(); otherwise InvalidArgument
+  // absent. InvalidArgument if values.size() < keys.size().
   Status GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values);
 
   // Sets each record. With overwrite = false, keeps existing records and returns AlreadyExists if

@@ -111,7 +111,7 @@ struct TinyOptions {
   // use the database, as a visitor. Several threads may call it at the same time. Not called for records
   // that have expired, that are removed otherwise, or that are evicted while the database is opened. It
   // costs an indirect call for each eviction. REQUIRES: the function object exists until the database is
-  // closed
+  // closed (unchecked: objects do not tell)
   OwnedFunction<void(std::string_view key, std::string_view value)> on_eviction = {};
 };
 

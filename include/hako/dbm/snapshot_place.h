@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/dbm/log_place.h"
 #include "hako/file/file.h"
@@ -117,6 +118,7 @@ class SnapshotPlace {
   // one. Without space the snapshot stays as it is, or, if it shall name no log, may get an older clock.
   // REQUIRES: !IsToBeReplaced(), and the clock is 0 if and only if that of end() is
   Status NameLog(const format::SnapshotLog& log, std::uint64_t clock, std::uint64_t reported) {
+    HAKO_DCHECK(!IsToBeReplaced() && (clock == 0) == (end_.clock == 0));
     const std::uint64_t id = std::exchange(id_, 0);
     end_is_unknown_ = true;  // after an error
     const bool may_cut = log.id == format::SnapshotLog().id && unnamed_offset_ != 0;

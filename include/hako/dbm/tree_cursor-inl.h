@@ -46,6 +46,7 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 // From the current slot on by steps that double, then by halves: most jumps are short.
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
+  HAKO_DCHECK(Valid());
   const unsigned prefix = page_.prefix_size();
   if (key.size() < prefix || !sync::EqualBytes(key.data(), key_.data(), prefix)) return JumpFar(key);
   if (copy_.is_in_place && ++moves_in_place_ > kMovesInPlace && !CopyFromPlace()) return JumpFar(key);

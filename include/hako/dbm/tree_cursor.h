@@ -24,6 +24,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/comparator.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
@@ -67,7 +68,10 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // REQUIRES: Valid()
   void JumpAhead(std::string_view key);
   // About how many records from the current one on are below `key`. REQUIRES: Valid()
-  std::uint64_t CountAbout(std::string_view key) const { return tree_->CountAbout(key_, key); }
+  std::uint64_t CountAbout(std::string_view key) const {
+    HAKO_DCHECK(Valid());
+    return tree_->CountAbout(key_, key);
+  }
   // Moves to the last record before `key`, or at `key` if inclusive (RocksDB's SeekForPrev).
   void JumpLower(std::string_view key, bool inclusive = false);
 
@@ -77,9 +81,18 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
 
   // Whether the cursor is at a record.
   bool Valid() const { return valid_; }
-  std::string_view key() const { return key_; }      // REQUIRES: Valid(); until the next move
-  std::string_view value() const { return value_; }  // REQUIRES: Valid(); until the next move
-  std::uint64_t expire_at() const { return time_; }  // when the record expires (dbm/expiry.h); 0 = never. REQUIRES: Valid()
+  std::string_view key() const {  // REQUIRES: Valid(); until the next move
+    HAKO_DCHECK(Valid());
+    return key_;
+  }
+  std::string_view value() const {  // REQUIRES: Valid(); until the next move
+    HAKO_DCHECK(Valid());
+    return value_;
+  }
+  std::uint64_t expire_at() const {  // when the record expires (dbm/expiry.h); 0 = never. REQUIRES: Valid()
+    HAKO_DCHECK(Valid());
+    return time_;
+  }
   // OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
   // If status() is DataLoss: continues behind the damaged value or pages in the direction of the

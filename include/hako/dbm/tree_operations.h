@@ -162,6 +162,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
 
   // REQUIRES: no writers
   Status RemoveAll(typename Space::Deferred& deferred) {
+    this->AssertNoWriters();
     HAKO_RETURN_IF_ERROR(tree().RemoveAll(deferred));
     this->ForgetCounts();
     return absl::OkStatus();

@@ -83,12 +83,14 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     std::uint64_t missing = 0, fresh = 0;
     Shard* busy = nullptr;
     for (std::size_t i = 0; i < count && busy == nullptr; ++i) {
-      frames[i] = Find(ShardOf(first + i), first + i);
+      Shard& shard = ShardOf(first + i);
+      shard.mutex.AssertHeld();
+      frames[i] = Find(shard, first + i);
       if (frames[i] == kNone) {
         missing |= std::uint64_t{1} << i;
         if (fresh_.Contains(first + i)) fresh |= std::uint64_t{1} << i;
       } else if (frames_[frames[i]].busy) {
-        busy = &ShardOf(first + i);
+        busy = &shard;
       }
     }
     if (busy != nullptr) {
@@ -132,9 +134,10 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     for (std::uint64_t rest = wanted; rest != 0; rest &= rest - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(rest));
       Shard& shard = ShardOf(first + i);
+      shard.mutex.AssertHeld();
       frames_[frames[i]].busy = false;
       if (!status.ok()) GiveBack(shard, frames[i]);
-      shard.changed.notify_all();
+      shard.changed.NotifyAll();
     }
     HAKO_RETURN_IF_ERROR(status);
   }
@@ -145,7 +148,12 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     const std::size_t begin = i == 0 ? before : 0, part = std::min(block_size_ - begin, size - done);
     if constexpr (kWrites) {
       std::memcpy(Bytes(frames[i]) + begin, bytes + done, part);
-      if (!frame.dirty) SetDirty(ShardOf(first + i), frames[i], true), ++dirtied;
+      if (!frame.dirty) {
+        Shard& shard = ShardOf(first + i);
+        shard.mutex.AssertHeld();
+        SetDirty(shard, frames[i], true);
+        ++dirtied;
+      }
     } else {
       std::memcpy(bytes + done, Bytes(frames[i]) + begin, part);
     }
@@ -172,7 +180,7 @@ Status BlockCache<Device>::AccessLong(std::uint64_t offset, std::byte* bytes, st
     std::vector<std::uint64_t> blocks;
     for (std::uint64_t block = first; block < end; ++block) {
       Shard& shard = ShardOf(block);
-      std::lock_guard lock(shard.mutex);
+      sync::MutexLock lock(shard.mutex);
       if (const std::uint32_t frame = Find(shard, block); frame != kNone && frames_[frame].dirty) blocks.push_back(block);
     }
     if (!failure_.IsOk() || !FlushBlocks(blocks).ok()) return ReadBeside(offset, bytes, size);
@@ -200,7 +208,7 @@ void BlockCache<Device>::ReleaseClean(std::uint64_t offset, std::size_t size) {
   if (size == 0) return;
   for (std::uint64_t block = offset / block_size_; block <= (offset + size - 1) / block_size_; ++block) {
     Shard& shard = ShardOf(block);
-    std::lock_guard lock(shard.mutex);
+    sync::MutexLock lock(shard.mutex);
     const std::uint32_t frame = Find(shard, block);
     if (frame != kNone && !frames_[frame].busy && !frames_[frame].dirty) GiveBack(shard, frame);
   }
@@ -219,6 +227,7 @@ bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64
   for (std::uint64_t rest = which; rest != 0 && *full == nullptr; rest &= rest - 1) {
     const auto i = static_cast<std::size_t>(std::countr_zero(rest));
     Shard& shard = ShardOf(first + i);
+    shard.mutex.AssertHeld();
     frames[i] = TakeFrame(shard, dirty);
     if (frames[i] == kNone) {
       *full = &shard;
@@ -230,7 +239,10 @@ bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64
   }
   for (std::size_t i = 0; i < frames.size(); ++i) {
     if ((which >> i & 1) == 0 && frames[i] != kNone) frames_[frames[i]].busy = false;
-    if (*full != nullptr && (taken >> i & 1) != 0) GiveBack(ShardOf(first + i), frames[i]);
+    if (*full == nullptr || (taken >> i & 1) == 0) continue;
+    Shard& shard = ShardOf(first + i);
+    shard.mutex.AssertHeld();
+    GiveBack(shard, frames[i]);
   }
   return *full == nullptr;
 }
@@ -259,6 +271,7 @@ std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) 
       *dirty = frame;
       return kNone;
     }
+    HAKO_DCHECK(!content.dirty && !content.busy);  // invariants 2 and 3
     Unlink(shard, frame);
     return frame;
   }
@@ -318,6 +331,7 @@ Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
     for (const ReadRequest& read : reads) Claim(read, &batch);
     const bool succeeded = batch.IsEmpty() || CatchNoMemory([&] { return device_.ReadMulti(batch.transfers()); }).ok();
     MakeIdle(batch.blocks(), [&](Shard& shard, std::uint32_t frame) {
+      shard.mutex.AssertHeld();
       if (!succeeded) GiveBack(shard, frame);
     });
   }
@@ -341,7 +355,7 @@ void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
   const std::uint64_t last = (read.offset + read.out.size() - 1) / block_size_;
   for (std::uint64_t block = read.offset / block_size_; block <= last && batch->HasRoomFor(block); ++block) {
     Shard& shard = ShardOf(block);
-    std::lock_guard lock(shard.mutex);
+    sync::MutexLock lock(shard.mutex);
     if (Find(shard, block) != kNone || fresh_.Contains(block)) continue;
     const std::uint32_t frame = TakeFrame(shard, nullptr);
     if (frame == kNone) return;
@@ -357,11 +371,12 @@ template <class F>
 void BlockCache<Device>::MakeIdle(std::span<const std::uint64_t> blocks, F&& visit) {
   for (const std::uint64_t block : blocks) {
     Shard& shard = ShardOf(block);
-    std::lock_guard lock(shard.mutex);
+    sync::MutexLock lock(shard.mutex);
     const std::uint32_t frame = Find(shard, block);
+    HAKO_DCHECK(frame != kNone && frames_[frame].busy);  // invariant 2
     frames_[frame].busy = false;
     visit(shard, frame);
-    shard.changed.notify_all();
+    shard.changed.NotifyAll();
   }
 }
 

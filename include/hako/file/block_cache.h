@@ -41,18 +41,18 @@
 #include <atomic>
 #include <bit>
 #include <concepts>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "hako/base/aligned_buffer.h"
+#include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
@@ -60,13 +60,14 @@
 #include "hako/file/file.h"
 #include "hako/file/positional_device.h"
 #include "hako/sync/background_thread.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/sticky_status.h"
 
 namespace hako {
 
 // The device of a BlockCache.
 // REQUIRES: offsets and sizes are multiples of the block size, addresses multiples of the memory
-// alignment
+// alignment (checked in Count)
 template <class D>
 concept BlockDevice = requires(D& device, const Transfer& transfer, std::span<const Transfer> transfers) {
   { device.Read(transfer) } -> std::same_as<Status>;
@@ -106,6 +107,7 @@ class BlockCache {
     // adjacent in memory.
     for (std::size_t i = 0; i < num_shards_; ++i) {
       Shard& shard = shards_[i];
+      sync::MutexLock lock(shard.mutex);
       shard.first = static_cast<std::uint32_t>(num_frames_ * i / num_shards_);
       shard.end = static_cast<std::uint32_t>(num_frames_ * (i + 1) / num_shards_);
       shard.unused = shard.first;
@@ -134,17 +136,20 @@ class BlockCache {
   // Writes the blocks that are dirty at the call, in file order and in long runs.
   Status Flush();
   // Stops the writer thread; from now on only callers use the device.
-  // REQUIRES: no other thread writes meanwhile
+  // REQUIRES: no other thread writes meanwhile (unchecked: its users leave no trace)
   void Stop() {
     writer_.reset();
     writer_is_up_.store(true);
   }
   // Drops the blocks from `offset` on, a multiple of the block size.
-  // REQUIRES: no other thread accesses them meanwhile
+  // REQUIRES: a multiple, and no other thread accesses them meanwhile
   void Drop(std::uint64_t offset);
   // Declares the bytes from `begin` to `end`, multiples of the block size, as new on the device and
   // zero.
-  void AddFresh(std::uint64_t begin, std::uint64_t end) { fresh_.Add(begin / block_size_, end / block_size_); }
+  void AddFresh(std::uint64_t begin, std::uint64_t end) {
+    HAKO_DCHECK(begin % block_size_ == 0 && end % block_size_ == 0);
+    fresh_.Add(begin / block_size_, end / block_size_);
+  }
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -165,13 +170,14 @@ class BlockCache {
     bool seen = false, recent = false;  // requested; requested again since the hand passed
   };
   struct alignas(64) Shard {
-    mutable std::mutex mutex;
-    std::condition_variable changed;  // notified when a frame is no longer busy
-    std::vector<std::uint32_t> heads;
-    std::vector<std::uint64_t> dirty;            // a bit for each frame: Frame::dirty
-    std::uint32_t first = 0, end = 0, hand = 0;  // frames
-    std::uint32_t unused = 0;                    // the first frame that was never used: it and later ones take no memory
-    std::uint32_t free = kNone;                  // frames that were used before
+    mutable sync::Mutex mutex;         // also guards the frames of the shard
+    sync::ConditionVariable changed;   // notified when a frame is no longer busy
+    std::uint32_t first = 0, end = 0;  // frames
+    std::vector<std::uint32_t> heads ABSL_GUARDED_BY(mutex);
+    std::vector<std::uint64_t> dirty ABSL_GUARDED_BY(mutex);  // a bit for each frame: Frame::dirty
+    std::uint32_t hand ABSL_GUARDED_BY(mutex) = 0;
+    std::uint32_t unused ABSL_GUARDED_BY(mutex) = 0;    // the first frame that was never used: it and later ones take no memory
+    std::uint32_t free ABSL_GUARDED_BY(mutex) = kNone;  // frames that were used before
   };
   struct FreeFrames {
     std::size_t count;
@@ -186,21 +192,21 @@ class BlockCache {
       Lock();
     }
     ~Locks() { Unlock(); }
+    // Clang cannot check them: which mutexes they are depends on the blocks.
     void Lock() {
-      ForEach([](Shard& shard) { shard.mutex.lock(); });
+      ForEach([](Shard& shard) ABSL_NO_THREAD_SAFETY_ANALYSIS { shard.mutex.Lock(); });
     }
     void Unlock() {
-      ForEach([](Shard& shard) { shard.mutex.unlock(); });
+      ForEach([](Shard& shard) ABSL_NO_THREAD_SAFETY_ANALYSIS { shard.mutex.Unlock(); });
     }
     // Waits until a frame of that shard is no longer busy. All shards are unlocked meanwhile.
-    void Wait(Shard& wanted) {
-      ForEach([&](Shard& shard) {
-        if (&shard != &wanted) shard.mutex.unlock();
+    void Wait(Shard& wanted) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      ForEach([&](Shard& shard) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        if (&shard != &wanted) shard.mutex.Unlock();
       });
-      {
-        std::unique_lock lock(wanted.mutex, std::adopt_lock);
-        wanted.changed.wait(lock);
-      }
+      wanted.mutex.AssertHeld();
+      wanted.changed.Wait(wanted.mutex);
+      wanted.mutex.Unlock();
       Lock();
     }
 
@@ -254,34 +260,35 @@ class BlockCache {
   Shard& ShardOf(std::uint64_t block) const { return shards_[block / kGroup % num_shards_]; }
   std::byte* Bytes(std::uint64_t frame) const { return memory_.get() + frame * block_size_; }
   static bool EndsAt(const iovec& part, const std::byte* bytes) { return static_cast<std::byte*>(part.iov_base) + part.iov_len == bytes; }
-  std::uint32_t& Head(Shard& shard, std::uint64_t block) const {
+  std::uint32_t& Head(Shard& shard, std::uint64_t block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex) {
     const std::uint64_t number = block / kGroup / num_shards_ * kGroup + block % kGroup;  // index within the shard's blocks
     return shard.heads[number * 0x9e3779b97f4a7c15u >> 32 & (shard.heads.size() - 1)];
   }
-  std::uint32_t Find(Shard& shard, std::uint64_t block) const {
+  std::uint32_t Find(Shard& shard, std::uint64_t block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex) {
     std::uint32_t frame = Head(shard, block);
     while (frame != kNone && frames_[frame].block != block) frame = frames_[frame].next;
     return frame;
   }
-  void Link(Shard& shard, std::uint32_t frame, std::uint64_t block) {
+  void Link(Shard& shard, std::uint32_t frame, std::uint64_t block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex) {
+    HAKO_DCHECK(&shard == &ShardOf(block) && frame >= shard.first && frame < shard.end && Find(shard, block) == kNone);  // invariant 1
     std::uint32_t& head = Head(shard, block);
     frames_[frame] = {.block = block, .next = head};
     head = frame;
   }
-  void SetDirty(Shard& shard, std::uint32_t frame, bool dirty) {
+  void SetDirty(Shard& shard, std::uint32_t frame, bool dirty) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex) {
     const std::uint32_t number = frame - shard.first;
     const std::uint64_t bit = std::uint64_t{1} << number % 64;
     frames_[frame].dirty = dirty;
     shard.dirty[number / 64] = (shard.dirty[number / 64] & ~bit) | (dirty ? bit : 0);
   }
-  void Unlink(Shard& shard, std::uint32_t frame) {
+  void Unlink(Shard& shard, std::uint32_t frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex) {
     if (frames_[frame].dirty) SetDirty(shard, frame, false);
     std::uint32_t* at = &Head(shard, frames_[frame].block);
     while (*at != frame) at = &frames_[*at].next;
     *at = frames_[frame].next;
     frames_[frame] = {};
   }
-  void GiveBack(Shard& shard, std::uint32_t frame) {
+  void GiveBack(Shard& shard, std::uint32_t frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex) {
     Unlink(shard, frame);
     frames_[frame].next = std::exchange(shard.free, frame);
   }
@@ -293,11 +300,11 @@ class BlockCache {
   template <bool kWrites>
   Status AccessLong(std::uint64_t offset, std::byte* bytes, std::size_t size);
   bool TakeFrames(std::span<std::uint32_t> frames, std::uint64_t first, std::uint64_t which, std::uint32_t* dirty, Shard** full);
-  std::uint32_t TakeFrame(Shard& shard, std::uint32_t* dirty);
+  std::uint32_t TakeFrame(Shard& shard, std::uint32_t* dirty) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
   Status ReadRuns(std::uint64_t first, std::span<const std::uint32_t> frames, std::uint64_t wanted);
   Status ReadTogether(std::span<const ReadRequest> reads);
   void Claim(const ReadRequest& read, Batch* batch);
-  std::uint32_t FindIdle(Shard& shard, std::uint64_t block, std::unique_lock<std::mutex>& lock);
+  std::uint32_t FindIdle(Shard& shard, std::uint64_t block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
   template <class F>
   std::vector<std::uint64_t> DirtyBlocks(F&& is_wanted) const;
   template <class F>

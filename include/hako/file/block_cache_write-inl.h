@@ -12,7 +12,7 @@ Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
   std::array<std::uint64_t, kAtOnce / 2> blocks;
   std::size_t count = 0;
   {
-    std::lock_guard lock(shard.mutex);
+    sync::MutexLock lock(shard.mutex);
     std::uint32_t frame = victim;
     for (std::uint32_t steps = 0; steps < (shard.end - shard.first) / 2 && count < blocks.size(); ++steps) {
       const Frame& content = frames_[frame];
@@ -25,8 +25,9 @@ Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
     // Start at the first block of the group from which all are dirty.
     std::uint64_t first = block;
     {
-      std::lock_guard lock(shard.mutex);
+      sync::MutexLock lock(shard.mutex);
       const auto can_go = [&](std::uint64_t other) {
+        shard.mutex.AssertHeld();
         const std::uint32_t found = Find(shard, other);
         return found != kNone && frames_[found].dirty && !frames_[found].busy;
       };
@@ -44,7 +45,7 @@ void BlockCache<Device>::ClaimDirty(std::uint64_t first, Batch* batch) {
   std::size_t count = 0;
   for (std::uint64_t block = first; count < run_max_ && batch->HasRoomFor(block); ++block, ++count) {
     Shard& shard = ShardOf(block);
-    std::lock_guard lock(shard.mutex);
+    sync::MutexLock lock(shard.mutex);
     const std::uint32_t frame = Find(shard, block);
     if (frame == kNone || !frames_[frame].dirty || frames_[frame].busy) return;
     frames_[frame].busy = true;
@@ -61,6 +62,7 @@ Status BlockCache<Device>::WriteBatch(Batch* batch) {
   HAKO_TRY { status = transfers.size() == 1 ? device_.Write(transfers[0]) : device_.WriteMulti(transfers); }
   HAKO_CATCH_NO_MEMORY(has_memory = false; status = NoMemoryError();)
   MakeIdle(batch->blocks(), [&](Shard& shard, std::uint32_t frame) {
+    shard.mutex.AssertHeld();
     if (status.ok()) SetDirty(shard, frame, false);
   });
   batch->Clear();
@@ -110,7 +112,7 @@ std::vector<std::uint64_t> BlockCache<Device>::DirtyBlocks(F&& is_wanted) const 
   std::vector<std::uint64_t> blocks;
   for (std::size_t i = 0; i < num_shards_; ++i) {
     const Shard& shard = shards_[i];
-    std::lock_guard lock(shard.mutex);
+    sync::MutexLock lock(shard.mutex);
     for (std::size_t word = 0; word < shard.dirty.size(); ++word) {
       for (std::uint64_t rest = shard.dirty[word]; rest != 0; rest &= rest - 1) {
         const Frame& frame = frames_[shard.first + word * 64 + static_cast<std::size_t>(std::countr_zero(rest))];
@@ -130,11 +132,11 @@ Status BlockCache<Device>::Flush() {
 }
 
 // Returns a block's frame, or kNone, once no thread has it busy.
-// REQUIRES: this thread has no busy frame
+// REQUIRES: this thread has no busy frame (unchecked: no frame names its thread)
 template <BlockDevice Device>
-std::uint32_t BlockCache<Device>::FindIdle(Shard& shard, std::uint64_t block, std::unique_lock<std::mutex>& lock) {
+std::uint32_t BlockCache<Device>::FindIdle(Shard& shard, std::uint64_t block) {
   std::uint32_t frame;
-  while ((frame = Find(shard, block)) != kNone && frames_[frame].busy) shard.changed.wait(lock);
+  while ((frame = Find(shard, block)) != kNone && frames_[frame].busy) shard.changed.Wait(shard.mutex);
   return frame;
 }
 
@@ -145,18 +147,16 @@ Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
   for (const std::uint64_t block : blocks) {
     if (!batch.HasRoomFor(block)) HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
     Shard& shard = ShardOf(block);
-    std::unique_lock lock(shard.mutex);
+    sync::MutexLock lock(shard.mutex);
     std::uint32_t frame = Find(shard, block);
     // Another thread has it busy. A thread that waits has no busy frame.
     if (frame != kNone && frames_[frame].busy && !batch.IsEmpty()) {
-      lock.unlock();
+      sync::MutexUnlock unlocked(shard.mutex);
       HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
-      lock.lock();
     }
-    frame = FindIdle(shard, block, lock);
+    frame = FindIdle(shard, block);
     if (frame == kNone || !frames_[frame].dirty) continue;
     frames_[frame].busy = true;
-    lock.unlock();
     batch.Add(block, Bytes(frame));
   }
   return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
@@ -167,19 +167,20 @@ template <BlockDevice Device>
 void BlockCache<Device>::Forget(std::uint64_t first, std::uint64_t end) {
   for (std::uint64_t block = first; block < end; ++block) {
     Shard& shard = ShardOf(block);
-    std::unique_lock lock(shard.mutex);
-    if (const std::uint32_t frame = FindIdle(shard, block, lock); frame != kNone) GiveBack(shard, frame);
+    sync::MutexLock lock(shard.mutex);
+    if (const std::uint32_t frame = FindIdle(shard, block); frame != kNone) GiveBack(shard, frame);
   }
 }
 
 template <BlockDevice Device>
 void BlockCache<Device>::Drop(std::uint64_t offset) {
+  HAKO_DCHECK(offset % block_size_ == 0);
   const std::uint64_t first = offset / block_size_;
   for (std::size_t i = 0; i < num_shards_; ++i) {
     Shard& shard = shards_[i];
-    std::unique_lock lock(shard.mutex);
+    sync::MutexLock lock(shard.mutex);
     for (std::uint32_t frame = shard.first; frame < shard.unused; ++frame) {
-      while (frames_[frame].busy) shard.changed.wait(lock);
+      while (frames_[frame].busy) shard.changed.Wait(shard.mutex);  // the writer thread may have it
       if (frames_[frame].block != kNoBlock && frames_[frame].block >= first) GiveBack(shard, frame);
     }
   }
@@ -199,9 +200,9 @@ Status BlockCache<Device>::ReadBeside(std::uint64_t offset, std::byte* bytes, st
     std::uint64_t missing = 0;
     for (std::size_t i = 0; i < count; ++i) {
       Shard& shard = ShardOf(first + i);
-      std::unique_lock lock(shard.mutex);
+      sync::MutexLock lock(shard.mutex);
       std::byte* const block = room + i * block_size_;
-      if (const std::uint32_t frame = FindIdle(shard, first + i, lock); frame != kNone) {
+      if (const std::uint32_t frame = FindIdle(shard, first + i); frame != kNone) {
         std::memcpy(block, Bytes(frame), block_size_);
       } else if (fresh_.Contains(first + i)) {
         std::memset(block, 0, block_size_);

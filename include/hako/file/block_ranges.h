@@ -7,9 +7,10 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
 #include "hako/base/no_memory.h"
+#include "hako/sync/mutex.h"
 
 namespace hako {
 
@@ -17,7 +18,7 @@ class BlockRanges {
  public:
   void Add(std::uint64_t first, std::uint64_t end) {
     if (first >= end) return;
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     for (auto at = ranges_.lower_bound(first); at != ranges_.end() && at->second <= end;
          at = ranges_.erase(at)) {  // overlapping or adjacent
       first = std::min(first, at->second);
@@ -29,7 +30,7 @@ class BlockRanges {
 
   void Remove(std::uint64_t first, std::uint64_t end) {
     if (is_empty_.load(std::memory_order_acquire)) return;
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     for (auto at = ranges_.upper_bound(first); at != ranges_.end() && at->second < end;) {
       const auto [range_end, range_first] = *at;
       at = ranges_.erase(at);
@@ -41,19 +42,19 @@ class BlockRanges {
 
   bool Contains(std::uint64_t block) const {
     if (is_empty_.load(std::memory_order_acquire)) return false;
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const auto at = ranges_.upper_bound(block);
     return at != ranges_.end() && at->second <= block;
   }
 
  private:
-  void Insert(std::uint64_t first, std::uint64_t end) {
+  void Insert(std::uint64_t first, std::uint64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     HAKO_TRY { ranges_.emplace(end, first); }
     HAKO_CATCH_NO_MEMORY()
   }
 
-  mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::uint64_t> ranges_;  // end -> first block; no two are adjacent
+  mutable sync::Mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> ranges_ ABSL_GUARDED_BY(mutex_);  // end -> first block; no two are adjacent
   std::atomic<bool> is_empty_{true};
 };
 

@@ -10,11 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "hako/base/status.h"
+#include "hako/sync/mutex.h"
 
 namespace hako {
 
@@ -29,15 +30,15 @@ class DeviceReader {
   // read, where the file system has no direct I/O.
   StatusOr<bool> Read(int fd, const std::string& path, std::uint64_t offset, std::span<std::byte> out);
 
-  // REQUIRES: no other thread reads
+  // REQUIRES: no other thread reads (unchecked: reads leave no trace)
   void Close();
 
  private:
   StatusOr<int> Open(int fd, const std::string& path);  // -1: there is no direct I/O
 
-  std::mutex mutex_;
-  bool is_tried_ = false;
-  int fd_ = -1;  // -1: not open, or there is no direct I/O
+  sync::Mutex mutex_;
+  bool is_tried_ ABSL_GUARDED_BY(mutex_) = false;
+  int fd_ ABSL_GUARDED_BY(mutex_) = -1;  // -1: not open, or there is no direct I/O
 };
 
 }  // namespace hako

@@ -46,8 +46,9 @@ concept File = std::movable<F> &&
 // recover a file in memory without changing it.
 template <class F>
 concept MappedFile = File<F> && requires(F& f, const F& cf, std::uint64_t offset, std::size_t size) {
-  { cf.View(offset, size) } -> std::same_as<std::span<const std::byte>>;  // REQUIRES: inside Size()
-  { f.MutableView(offset, size) } -> std::same_as<std::span<std::byte>>;  // REQUIRES: inside Size()
+  // REQUIRES for both: inside Size() (checked in MutableView)
+  { cf.View(offset, size) } -> std::same_as<std::span<const std::byte>>;
+  { f.MutableView(offset, size) } -> std::same_as<std::span<std::byte>>;
   { f.SyncRange(offset, size) } -> std::same_as<Status>;
 };
 

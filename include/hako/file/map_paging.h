@@ -19,9 +19,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
 #include "hako/base/language.h"
+#include "hako/sync/mutex.h"
 
 namespace hako {
 
@@ -48,6 +49,7 @@ class MapPaging {
  private:
   void CountSync(std::uint64_t file_size);
   void AdviseGrowth(int advice);
+  void SplitSome(std::uint64_t file_size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Split(std::byte* region, std::uint64_t bytes);
 
   std::byte* const base_;
@@ -55,11 +57,11 @@ class MapPaging {
   std::atomic<bool> may_have_huge_pages_{true};
   std::atomic<std::uint64_t> long_bytes_{0};  // of long writes since the last sync
   bool reads_page_by_page_;
-  std::uint64_t grown_from_;                      // the file's size at Open, rounded to huge pages
-  std::mutex mutex_;                              // guards the following members
-  std::chrono::steady_clock::time_point second_;  // start of the second in which syncs are counted
-  int num_syncs_;                                 // kSyncs: huge pages are being split
-  std::uint64_t split_to_ = 0;
+  std::uint64_t grown_from_;  // the file's size at Open, rounded to huge pages
+  sync::Mutex mutex_;
+  std::chrono::steady_clock::time_point second_ ABSL_GUARDED_BY(mutex_);  // start of the second in which syncs are counted
+  int num_syncs_ ABSL_GUARDED_BY(mutex_);                                 // kSyncs: huge pages are being split
+  std::uint64_t split_to_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hako

@@ -20,7 +20,7 @@ Status SyncDirectoryOf(const std::string& path);
 bool TrySyncDirectoryOf(const std::string& path, Status* status);
 
 // Renames `from` to `to` durably, replacing an existing file. Both must be in one file system.
-// REQUIRES: the content of `from` is synced
+// REQUIRES: the content of `from` is synced (unchecked: the system does not tell)
 Status RenameDurably(const std::string& from, const std::string& to);
 
 // The path without symbolic links, from the root. `path` itself if it cannot be had.

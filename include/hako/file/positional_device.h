@@ -50,6 +50,8 @@ class PositionalDevice {
   // blocks.
   StatusOr<std::size_t> StartDirect(const FileOptions& options);
 
+  // REQUIRES of the following: offsets and the sizes of parts are multiples of the block size, addresses of
+  // the memory alignment, and no transfer has more than kPartsMax parts (checked in Count)
   Status Read(const Transfer& transfer);
   Status Write(const Transfer& transfer);
   Status ReadMulti(std::span<const Transfer> transfers) { return RunMulti(transfers, Direction::kRead); }
@@ -66,6 +68,7 @@ class PositionalDevice {
   enum class Direction { kRead, kWrite };
 
   Status RunMulti(std::span<const Transfer> transfers, Direction direction);
+  bool IsAligned(const Transfer& transfer) const;
   void Count(const Transfer& transfer, Direction direction);
   // Completes a transfer of which a ring did `done` bytes, or failed with a negative errno value.
   Status Finish(const Transfer& transfer, Direction direction, std::int64_t done);

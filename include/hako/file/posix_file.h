@@ -27,7 +27,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 
@@ -35,6 +34,7 @@
 #include "hako/file/device_reader.h"
 #include "hako/file/file.h"
 #include "hako/file/file_lock.h"
+#include "hako/sync/mutex.h"
 
 namespace hako {
 
@@ -62,7 +62,7 @@ class PosixFile {
   Status ReadOnlyError() const;  // the error of a write if writable() is false
 
   // Limits the file to `size_max` bytes.
-  // REQUIRES: no other thread uses the file
+  // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
   void LimitTo(std::uint64_t size_max) { size_max_ = size_max; }
 
   // Allocates blocks for the holes that the file had when it was opened. Resize and Sync do this
@@ -128,7 +128,7 @@ class PosixFile {
   std::atomic<std::uint64_t> allocated_{0};
   std::uint64_t block_ = 1;  // allocated() is a multiple of this, if the file is writable
   std::atomic<bool> has_holes_{false};
-  std::mutex holes_mutex_;
+  sync::Mutex holes_mutex_;  // held while holes get their blocks
   std::atomic<bool> name_is_durable_{false};
   std::atomic<bool> sync_failed_{false};
 };

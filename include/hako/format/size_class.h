@@ -9,22 +9,25 @@
 #include <bit>
 #include <cstdint>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 
 namespace hako::format {
 
 inline constexpr unsigned kSizeClasses = 32 + 8 * 28;
 
-// The smallest class whose blocks hold `units` >= 1 units. REQUIRES: units < 2^32.
+// The smallest class whose blocks hold `units` units. REQUIRES: 1 <= units <= 2^32
 HAKO_INLINE constexpr unsigned SizeClassOf(std::uint64_t units) {
+  HAKO_DCHECK(units >= 1 && units <= std::uint64_t{1} << 32);
   if (units <= 32) return static_cast<unsigned>(units) - 1;
   const unsigned shift = static_cast<unsigned>(std::bit_width(units - 1)) - 4;       // keep 4 leading bits: 8 .. 15
   const std::uint64_t rounded = (units + (std::uint64_t{1} << shift) - 1) >> shift;  // 9 .. 16
   return 32 + (shift - 2) * 8 + static_cast<unsigned>(rounded) - 9;
 }
 
-// Units in a block of class `size_class`.
+// Units in a block of class `size_class`. REQUIRES: size_class < kSizeClasses
 HAKO_INLINE constexpr std::uint64_t UnitsOf(unsigned size_class) {
+  HAKO_DCHECK(size_class < kSizeClasses);
   if (size_class < 32) return size_class + 1;
   const unsigned shift = (size_class - 32) / 8 + 2;
   return static_cast<std::uint64_t>((size_class - 32) % 8 + 9) << shift;

@@ -31,6 +31,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "hako/base/assert.h"
 #include "hako/base/language.h"
 
 namespace hako::format {
@@ -60,6 +61,7 @@ class Stamp {
   explicit constexpr Stamp(std::uint16_t bits) : bits_(bits) {}
   // REQUIRES: state != kUnwritten
   static constexpr Stamp Of(BlockState state, std::uint64_t epoch) {
+    HAKO_DCHECK(state != BlockState::kUnwritten);
     if (state == BlockState::kLive) return Stamp(static_cast<std::uint16_t>((epoch % kLivePeriod + 1) << 1 | kLiveBits));
     return Pack(static_cast<unsigned>(epoch % kOtherPeriod + 1) << 3 | Code(state) << 1);
   }
@@ -76,7 +78,10 @@ class Stamp {
   constexpr bool IsValid() const { return IsLive() || (std::popcount(bits_) % 2 == 0 && state() != BlockState::kUnwritten); }
   constexpr bool IsAncient() const { return IsLive() && field() == 0; }
   // The number of epochs from the stamp's to `epoch`, modulo the period. REQUIRES: !IsAncient()
-  constexpr std::uint64_t AgeAt(std::uint64_t epoch) const { return (epoch % period() + 1 + period() - field()) % period(); }
+  constexpr std::uint64_t AgeAt(std::uint64_t epoch) const {
+    HAKO_DCHECK(!IsAncient());
+    return (epoch % period() + 1 + period() - field()) % period();
+  }
   constexpr bool IsNotAfter(std::uint64_t epoch) const { return IsAncient() || AgeAt(epoch) <= period() - kEpochsAhead; }
 
   // Whether the record is part of the state of epoch s.
@@ -95,6 +100,7 @@ class Stamp {
   // Whether the record is part of a state of one of the epochs s + 1 to `last`, but not of that of s.
   // REQUIRES: last - s < kEpochsAhead
   constexpr bool BelongsLater(std::uint64_t s, std::uint64_t last) const {
+    HAKO_DCHECK(last - s < kEpochsAhead);
     const bool may_belong = (IsLive() && !IsAncient()) || state() == BlockState::kYoungRetired;
     return may_belong && !BelongsTo(s) && (last % period() + 1 + period() - field()) % period() < last - s;
   }
@@ -171,7 +177,7 @@ constexpr Leftover LeftoverOf(Stamp stamp, std::uint64_t first_epoch) {
 }
 
 // Whether the stamp's block held a live record when the process whose first epoch this is began.
-// REQUIRES: the block was not written since
+// REQUIRES: the block was not written since (unchecked: its stamp does not tell; see RecordHeap::IsFrozen)
 constexpr bool WasLiveBefore(Stamp stamp, std::uint64_t first_epoch) { return stamp.IsLive() || !stamp.IsNotAfter(first_epoch - 1); }
 
 }  // namespace hako::format

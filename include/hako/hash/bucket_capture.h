@@ -42,7 +42,7 @@ class BucketCapture {
   }
   // Copies the records of a bucket: for_each(visit) calls visit(key, value) for each that it can read, and
   // returns the first error.
-  // REQUIRES: the calling writer has locked the bucket, and not yet changed it
+  // REQUIRES: the calling writer has locked the bucket, and not yet changed it (checked in CaptureIfAsked)
   template <class ForEach>
   void Capture(std::uint64_t bucket, ForEach&& for_each) noexcept {
     if (IsDone(bucket)) return;

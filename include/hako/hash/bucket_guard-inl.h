@@ -18,8 +18,11 @@ class BucketIndex<Space>::BucketGuard {
   // `heeds_holds` = false: ignores a hold of the key (sync/write_gate.h), as the caller does not
   // change the value, or holds the key itself.
   HAKO_INLINE BucketGuard(BucketIndex& index, WriterState& writer, std::uint64_t hash, bool heeds_holds = true);
-  // Takes over the lock that another guard handed over.
-  BucketGuard(BucketIndex& index, WriterState& writer, Place home) : line(&index.lines_.Home(home.index)), place(home), writer_(&writer) {}
+  // Takes over the lock that another guard handed over. REQUIRES: the bucket is locked, the writer busy
+  BucketGuard(BucketIndex& index, WriterState& writer, Place home) : line(&index.lines_.Home(home.index)), place(home), writer_(&writer) {
+    sync::VersionLock(line->header).AssertLocked();
+    writer.AssertBusy();
+  }
   BucketGuard(const BucketGuard&) = delete;
   HAKO_INLINE ~BucketGuard() {
     if (line != nullptr) sync::VersionLock(line->header).Unlock(changed);
@@ -64,6 +67,7 @@ HAKO_INLINE BucketIndex<Space>::BucketGuard::BucketGuard(BucketIndex& index, Wri
 // needed, and exchanges the lock of one bucket for that of another, maybe the same.
 template <class Space>
 typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(WriterState& writer, std::uint64_t hash, Place place, bool heeds_holds) {
+  writer.AssertBusy();
   for (;;) {
     const bool closed = space_.gate().IsClosed();
     const Place now = Locate(hash, shape());

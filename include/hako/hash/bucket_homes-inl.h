@@ -26,6 +26,7 @@ class BucketIndex<Space>::LockedHomes {
   // is locked
   template <class HashOf>
   void Lock(std::size_t count, HashOf&& hash_of) {
+    HAKO_DCHECK(IsEmpty());
     for (;;) {
       shape_ = index_.shape();
       for (std::size_t i = 0; i < count; ++i) homes_.push_back({shape_.IndexOf(hash_of(i))});
@@ -59,7 +60,10 @@ class BucketIndex<Space>::LockedHomes {
     return found != homes_.end() && found->index == index;
   }
   // REQUIRES: the hash's bucket is locked
-  Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
+  Place PlaceOf(std::uint64_t hash) const {
+    HAKO_DCHECK(Has(shape_.IndexOf(hash)));
+    return Locate(hash, shape_);
+  }
   // From now on the buckets count as changed: a reader that began before they are unlocked tries
   // again.
   void MarkChanged() { changed_ = true; }
@@ -90,6 +94,7 @@ class BucketIndex<Space>::LockedHomes {
 template <class Space>
 template <class Record, class F>
 void BucketIndex<Space>::RunLocked(WriterState& writer, std::span<const Record> records, F&& body) {
+  HAKO_DCHECK(records.size() <= 64);
   LockedHomes homes(*this, records.size());
   writer.Enter();
   const sync::LeaveAtEnd leave(writer);

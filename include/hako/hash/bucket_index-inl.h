@@ -47,6 +47,7 @@ template <class Space>
 template <class ActionT, class V>
 HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit) {
   using Visit = std::remove_cvref_t<V>;
+  if constexpr (requires { space_.limit(); }) HAKO_DCHECK(space_.limit() == nullptr);
   if constexpr (std::is_same_v<Visit, ActionT>) {
     if (visit.kind() == ActionT::Kind::kSet && visit.value().size() > kLongValue) [[unlikely]]
       return StoreLong(writer, hash, key, visit.value(), false);

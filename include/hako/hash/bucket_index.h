@@ -42,6 +42,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
 #include "hako/base/multi_extras.h"
@@ -221,7 +222,7 @@ class BucketIndex {
   Status VerifyRecords(WriterState& writer);
 
   // Forgets everything; Create may follow. REQUIRES: no thread uses the index, all pending counts
-  // of writers are 0.
+  // of writers are 0. (checked in RebuildIndex)
   void Reset() {
     lines_.Reset();
     count_.store(0, std::memory_order_release);
@@ -230,6 +231,7 @@ class BucketIndex {
 
   // Leaves one bucket that stays locked forever, so that each Fetch asks for a writer state.
   // REQUIRES: no other thread uses the index, and there are no writer states any more.
+  // (checked in Seal)
   void Seal() {
     Reset();
     lines_.Seal();
@@ -315,6 +317,8 @@ class BucketIndex {
   Status ForEachIn(BucketScan<Space>& scan, EachRef visit) const;
   // REQUIRES: the writer has locked the bucket, and not yet changed it
   void CaptureIfAsked(WriterState& writer, std::uint64_t bucket) {
+    writer.AssertBusy();
+    HAKO_DCHECK(sync::VersionLock(lines_.Home(bucket).header).IsLocked());
     if (space_.gate().IsCapturing()) [[unlikely]]
       CaptureBucket(writer, bucket);
   }
@@ -391,7 +395,7 @@ class BucketIndex {
   template <class F>
   void ForEachLine(Line& home, F&& visit) const;
 
-  // REQUIRES: the caller is a writer
+  // REQUIRES: the caller is a writer (unchecked: it is not told which)
   void Store([[maybe_unused]] std::optional<std::uint64_t> applied_index) {
     if constexpr (requires(std::uint64_t index) { space_.StoreAppliedIndex(index); }) {
       if (applied_index) space_.StoreAppliedIndex(*applied_index);
@@ -399,6 +403,7 @@ class BucketIndex {
   }
 
   void PublishLineCount(std::uint64_t n) {
+    HAKO_DCHECK(n > num_lines() && n <= lines_.HomeCapacity());  // invariant 2, and 1 of hash/line_table.h
     space_.StoreLineCount(n);
     shape_.store(TableShape::Of(n).word(), std::memory_order_release);
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <vector>
 
 #include "hako/hash/bucket_index.h"
@@ -101,6 +103,7 @@ template <class Space>
 template <class ActionT>
 StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys,
                                                    MultiVisitorRef<ActionT> visit, IsBlocked is_blocked, const MultiExtras& extras) {
+  HAKO_DCHECK(extras.removed_ranges.empty());
   if (keys.empty()) {
     HAKO_RETURN_IF_ERROR(StoreAlone(writer, extras.applied_index));
     return true;
@@ -119,6 +122,8 @@ template <class Space>
 template <class ActionT>
 StatusOr<bool> BucketIndex<Space>::PublishMulti(WriterState& writer, std::span<const std::string_view> keys,
                                                 std::span<const std::uint32_t> handles) {
+  HAKO_DCHECK(keys.size() == handles.size());
+  HAKO_DCHECK(std::set<std::string_view>(keys.begin(), keys.end()).size() == keys.size());
   const auto is_held = [this](std::uint64_t hash) { return space_.gate().IsHeld(hash); };
   MultiGuard<ActionT> guard(*this, writer, keys, is_held);
   if (!guard.IsLocked()) return false;

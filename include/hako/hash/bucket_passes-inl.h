@@ -100,7 +100,7 @@ typename BucketIndex<Space>::Naming BucketIndex<Space>::NamingOf(std::uint64_t h
       line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
       if (line != nullptr) header = Header(*line);
     }
-    const bool is_current = lock.IsCurrent(version) && shape().IndexOf(hash) == place.index;
+    const bool is_current = (lock_it || lock.IsCurrent(version)) && shape().IndexOf(hash) == place.index;
     if (lock_it) lock.Unlock(false);
     if (is_current) return found;
   }
@@ -114,6 +114,7 @@ Status BucketIndex<Space>::ListChain(Line& home, std::vector<ListedEntry>* entri
 
 template <class Space>
 Status BucketIndex<Space>::ListEntries(std::uint64_t index, std::vector<ListedEntry>* entries) const {
+  HAKO_DCHECK(index < num_lines());
   Line& home = lines_.Home(index);
   sync::VersionLock lock(home.header);
   for (sync::Backoff backoff;; backoff.Pause()) {
@@ -126,7 +127,7 @@ Status BucketIndex<Space>::ListEntries(std::uint64_t index, std::vector<ListedEn
     const std::uint32_t version = lock.ReadVersion();
     if (!lock_it && (version & sync::VersionLock::kLocked) != 0) continue;
     Status chain = ListChain(home, entries);
-    if (lock.IsCurrent(version)) return chain;
+    if (lock_it || lock.IsCurrent(version)) return chain;
   }
 }
 
@@ -178,12 +179,14 @@ Status BucketIndex<Space>::ForEachLocked(WriterState& writer, std::uint64_t from
 
 template <class Space>
 void BucketIndex<Space>::BeginCapture(Capture* capture) {
+  space_.gate().AssertNoWriters();
   capture->Begin(num_lines());
   captures_.push_back(capture);
   space_.gate().SetCapturing(true);
 }
 template <class Space>
 void BucketIndex<Space>::EndCapture(Capture* capture) {
+  space_.gate().AssertNoWriters();
   std::erase(captures_, capture);
   space_.gate().SetCapturing(!captures_.empty());
 }
@@ -207,6 +210,7 @@ void BucketIndex<Space>::CaptureBucket(WriterState& writer, std::uint64_t bucket
 template <class Space>
 template <class F>
 Status BucketIndex<Space>::RemoveAll(F&& visit) {
+  space_.gate().AssertNoWriters();
   for (Capture* const capture : captures_) capture->Fail(ClearedError());
   for (std::uint64_t index = 0; index < num_lines(); ++index) {
     Line& home = lines_.Home(index);
@@ -299,6 +303,7 @@ Status BucketIndex<Space>::RepairLine(WriterState& writer, std::uint64_t index) 
 template <class Space>
 template <class F>
 Status BucketIndex<Space>::VerifyLines(std::uint64_t expected, F&& twins) {
+  space_.gate().AssertNoWriters();
   std::uint64_t records = 0;
   std::unordered_set<std::uint32_t> overflow;
   for (std::uint64_t index = 0; index < num_lines(); ++index) {

@@ -59,6 +59,7 @@ void BucketIndex<Space>::PrefetchLines(std::size_t n, HashOf&& hash_of, F&& reco
     Line* line;
     std::uint16_t tag;
   } wanted[kPrefetchGroup];
+  HAKO_DCHECK(n <= kPrefetchGroup);
   const TableShape now = shape();
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t hash = hash_of(i);

@@ -8,6 +8,8 @@ namespace hako::hash {
 // Locks each bucket, so that one whose change is interrupted is repaired by Recover.
 template <class Space>
 Status BucketIndex<Space>::Redo(WriterState& writer, std::span<const format::IntentEntry> entries) {
+  HAKO_DCHECK(num_lines() != 0);
+  writer.AssertIdle();
   for (const format::IntentEntry& entry : entries) {
     if (entry.handle == 0 && entry.fresh == 0) continue;
     const Place place = Locate(entry.key_hash, shape());

@@ -182,7 +182,7 @@ HAKO_INLINE Status BucketScan<Space>::CopyChain(std::uint64_t index, bool lock_i
     holder.emplace(lock);
   }
   const std::uint32_t version = lock.ReadVersion();
-  const auto is_current = [&] { return lock.IsCurrent(version); };
+  const auto is_current = [&] { return lock_it || lock.IsCurrent(version); };
   Status status;
   std::uint32_t damaged = 0;
   *raced = !lock_it && (version & sync::VersionLock::kLocked) != 0;

@@ -31,6 +31,7 @@
 #include "hako/hash/extent_list.h"
 #include "hako/hash/left_state.h"
 #include "hako/hash/live_state_file.h"
+#include "hako/hash/lock_order.h"
 #include "hako/log/update_log.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/sync/mutex.h"
@@ -84,7 +85,7 @@ class ExtentFile : public LiveStateFile<FileT> {
 
   // Withdraws the live state, and makes it that of the superblock, as far as it is used before it is
   // published. The next superblock names the map. REQUIRES: a superblock is durable, if the file is
-  // writable, because after a power cut a file without one must be blank
+  // writable, because after a power cut a file without one must be blank (unchecked: the device does not tell)
   void ResetLiveState() {
     NameMap();
     LiveStateFile<FileT>::ResetLiveState(super_.applied_index);
@@ -142,7 +143,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   Status Sync() { return NoteSync(file_.Sync()); }
 
   // Makes `change(superblock)` the file's durable state. REQUIRES: everything that the superblock
-  // names is synced
+  // names is synced (unchecked: the device does not tell)
   template <class F>
   Status Commit(F&& change) {
     change(super_);
@@ -199,7 +200,7 @@ class ExtentFile : public LiveStateFile<FileT> {
     return free_.EndsAt(tail());
   }
   // Lowers the tail below free extents at the end. REQUIRES: no other thread uses the file; the
-  // space above is zero or will be cut off.
+  // space above is zero or will be cut off. (unchecked: uses leave no trace)
   void LowerTail() {
     sync::MutexLock lock(mutex_);
     while (free_.EndsAt(tail())) SetTail(free_.PopLast());
@@ -404,9 +405,9 @@ class ExtentFile : public LiveStateFile<FileT> {
   std::atomic<std::uint64_t> clock_{0};
   std::uint64_t first_expiry_ = 0;
   std::atomic<std::uint64_t> tail_{0};
-  mutable sync::Mutex mutex_;
+  mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kFileLocks) ABSL_ACQUIRED_BEFORE(kInnermostLocks);
   ExtentList free_ ABSL_GUARDED_BY(mutex_);
-  mutable sync::Mutex index_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
+  mutable sync::Mutex index_mutex_ ABSL_ACQUIRED_AFTER(kInnermostLocks);
   ExtentList index_ ABSL_GUARDED_BY(index_mutex_);  // index extents of a mapped file
 };
 

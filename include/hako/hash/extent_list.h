@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/format/hash_file_format.h"
 
 namespace hako::hash {
@@ -30,10 +31,14 @@ class ExtentList {
     return next != extents_.begin() && (next - 1)->bytes > extent.offset - (next - 1)->offset;
   }
   // REQUIRES: it overlaps none
-  void Insert(Extent extent) { extents_.insert(After(extent.offset), extent); }
+  void Insert(Extent extent) {
+    HAKO_DCHECK(!Overlaps(extent));
+    extents_.insert(After(extent.offset), extent);
+  }
   bool EndsAt(std::uint64_t offset) const { return !extents_.empty() && extents_.back().offset + extents_.back().bytes == offset; }
   // Takes the last extent and returns its offset. REQUIRES: there is one
   std::uint64_t PopLast() {
+    HAKO_DCHECK(!extents_.empty());
     const std::uint64_t offset = extents_.back().offset;
     extents_.pop_back();
     return offset;
@@ -42,6 +47,7 @@ class ExtentList {
   // Lists of free space, where neighbours are joined. REQUIRES: `extent` overlaps none
   void AddFree(Extent extent) {
     if (extent.bytes == 0) return;
+    HAKO_DCHECK(!Overlaps(extent));
     auto here = extents_.insert(After(extent.offset), extent);
     if (const auto after = here + 1; after != extents_.end() && here->offset + here->bytes == after->offset) {
       here->bytes += after->bytes;

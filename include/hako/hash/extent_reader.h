@@ -12,22 +12,22 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "hako/base/aligned_buffer.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/extent_file.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/start_thread.h"
 
 namespace hako::hash {
@@ -56,20 +56,24 @@ class ExtentReader {
 
   // The next window, valid until the next call; nullptr at the end.
   StatusOr<const Window*> Next() {
-    Window& window = windows_[taken_ % kWindows];
+    Window* window = &windows_[0];
     if (thread_.joinable()) {
-      std::unique_lock lock(mutex_);
+      sync::MutexLock lock(mutex_);
+      window = &windows_[taken_ % kWindows];
       given_back_ = taken_;
-      changed_.notify_all();
-      changed_.wait(lock, [this] { return read_ > taken_ || is_over_; });
+      changed_.NotifyAll();
+      changed_.Wait(mutex_, {}, [this] {
+        mutex_.AssertHeld();
+        return read_ > taken_ || is_over_;
+      });
       if (read_ == taken_) return nullptr;
       ++taken_;
     } else {
       if (next_ >= to_) return nullptr;
-      window.status = CatchNoMemory([&] { return Fill(&window); });
+      window->status = CatchNoMemory([&] { return Fill(window); });
     }
-    HAKO_RETURN_IF_ERROR(window.status);
-    return &window;
+    HAKO_RETURN_IF_ERROR(window->status);
+    return window;
   }
 
  private:
@@ -80,23 +84,25 @@ class ExtentReader {
   void ReadAhead(std::stop_token stop) {
     // A long window is in memory only together with the window in use.
     const auto has_room = [this] {
+      mutex_.AssertHeld();
       std::uint64_t ahead = 0;
       for (std::uint64_t i = taken_; i < read_; ++i) ahead += windows_[i % kWindows].bytes - windows_[i % kWindows].huge.bytes;
       return read_ - given_back_ < kWindows && ahead < kWindows * kWindowBytes;
     };
-    std::unique_lock lock(mutex_);
+    sync::MutexLock lock(mutex_);
     for (bool failed = false; next_ < to_ && !failed;) {
-      if (!changed_.wait(lock, stop, has_room)) return;
+      if (!changed_.Wait(mutex_, stop, has_room)) return;
       Window& window = windows_[read_ % kWindows];
-      lock.unlock();
-      window.status = CatchNoMemory([&] { return Fill(&window); });
-      failed = !window.status.ok();
-      lock.lock();
+      {
+        sync::MutexUnlock unlocked(mutex_);
+        window.status = CatchNoMemory([&] { return Fill(&window); });
+        failed = !window.status.ok();
+      }
       ++read_;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
     is_over_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   Status Fill(Window* window) {
@@ -143,10 +149,12 @@ class ExtentReader {
   std::uint64_t next_;  // to be read
   const std::uint64_t to_;
   std::array<Window, kWindows> windows_;
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::uint64_t read_ = 0, taken_ = 0, given_back_ = 0;  // windows so far
-  bool is_over_ = false;
+  sync::Mutex mutex_;
+  sync::StoppableCondition changed_;
+  std::uint64_t read_ ABSL_GUARDED_BY(mutex_) = 0;  // windows so far, as the next two
+  std::uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t given_back_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_over_ ABSL_GUARDED_BY(mutex_) = false;
   std::jthread thread_;  // stops before the members above are destroyed
 };
 

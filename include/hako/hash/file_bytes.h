@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
@@ -24,7 +25,10 @@ class FileBytes {
   FileT& file() { return file_; }
   const FileT& file() const { return file_; }
   // The first byte of the map. REQUIRES: kMapped
-  std::byte* base() const { return base_; }
+  std::byte* base() const {
+    HAKO_DCHECK(kMapped);
+    return base_;
+  }
 
   Status Read(std::uint64_t offset, char* out, std::uint64_t size) const {
     if constexpr (kMapped) {

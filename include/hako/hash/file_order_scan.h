@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/copy_buffer.h"
@@ -45,6 +46,8 @@ class FileOrderScan {
   bool Claim() { return claimed_ = tracker_.Claim(); }
   // `records` = the number of records. REQUIRES: claimed, writers kept out
   void Start(std::uint64_t records) {
+    HAKO_DCHECK(claimed_);
+    heap_.gate().AssertNoWriters();
     tracker_.Start(records);
     end_ = heap_.extents().tail();
   }

@@ -35,6 +35,7 @@ inline Run FreeBlockPool::TakeBlock(std::uint64_t bytes, std::uint64_t alignment
 }
 
 inline ChunkRest FreeBlockPool::TakeChunk(std::uint64_t bytes, std::uint64_t most) {
+  HAKO_DCHECK(bytes <= kRegion / 4);
   sync::MutexLock lock(mutex_);
   Run run = FindRun(std::max(2 * bytes, kRunMin));
   if (run.bytes() == 0) return {};
@@ -187,6 +188,7 @@ inline bool FreeBlockPool::TakePart(Run range) {
 [[gnu::noinline]] inline bool FreeBlockPool::MakeRoom(Cache& cache, unsigned list) {
   std::uint32_t& full = cache.full[list];
   std::uint32_t& given = cache.given[list];
+  HAKO_DCHECK(given == 0 || At(given).count == At(given).limit);
   if (full == 0 || At(full).count == 0) std::swap(full, given);
   if (given != 0 && At(given).count == 0) return true;
   sync::MutexLock lock(mutex_);

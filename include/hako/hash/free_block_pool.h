@@ -34,11 +34,13 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/size_class.h"
 #include "hako/hash/chunk.h"
 #include "hako/hash/free_regions.h"
+#include "hako/hash/lock_order.h"
 #include "hako/hash/magazines.h"
 #include "hako/hash/pinned_state.h"
 #include "hako/sync/mutex.h"
@@ -74,6 +76,7 @@ class FreeBlockPool {
   // For a space with a limit: bytes of free blocks in a magazine, at most. Magazines that are not full
   // are joined, as such a space flushes them often. REQUIRES: nothing was freed yet
   void SetMagazineBytes(std::uint64_t bytes) {
+    HAKO_DCHECK(free_bytes() == 0);
     magazine_bytes_ = bytes;
     joins_ = true;
   }
@@ -216,7 +219,7 @@ class FreeBlockPool {
   // ---- whole lists ----
 
   // Moves a thread's magazines of the lists [first, end) to the pool. REQUIRES: the thread is kept
-  // out
+  // out (checked in CloseEpoch)
   void Flush(Cache& cache, unsigned first, unsigned end) {
     sync::MutexLock lock(mutex_);
     for (unsigned list = first; list < end; ++list) {
@@ -254,7 +257,8 @@ class FreeBlockPool {
   }
 
   // Drops the blocks for which drop(handle, size class) is true: those of kFree and kUnstamped in a
-  // thread's cache, or those of kUnstamped in the pool. REQUIRES: the thread is kept out
+  // thread's cache, or those of kUnstamped in the pool. REQUIRES: the thread is kept out (checked in
+  // BeginEvacuation)
   template <class F>
   void Forget(Cache& cache, F&& drop) {
     for (unsigned list = 0; list < kWaiting; ++list) {
@@ -272,7 +276,7 @@ class FreeBlockPool {
   }
 
   // Visits the blocks of one list, in the pool or in a thread's cache, without taking them.
-  // REQUIRES: the thread is kept out
+  // REQUIRES: the thread is kept out (checked in FreeBytes)
   template <class F>
   void ForEach(unsigned list, F&& visit) const {
     sync::MutexLock lock(mutex_);
@@ -370,6 +374,7 @@ class FreeBlockPool {
   }
   // REQUIRES: there is nothing to pop
   HAKO_INLINE bool FindMore(Cache& cache, unsigned list, std::uint32_t rest) {
+    HAKO_DCHECK(cache.full[list] == 0 || At(cache.full[list]).count == 0);
     const std::uint32_t given = cache.given[list];
     if (given != 0 && At(given).count >= rest) {
       std::swap(cache.full[list], cache.given[list]);
@@ -390,7 +395,7 @@ class FreeBlockPool {
   std::uint64_t magazine_bytes_ = 32 << 10;  // of free blocks in a magazine
   bool joins_ = false;
   Magazine* const all_;
-  mutable sync::Mutex mutex_;
+  mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks) ABSL_ACQUIRED_BEFORE(kFileLocks);
   // Whether the pool has magazines of the list; changed under mutex_.
   std::array<std::atomic<bool>, kLists> has_{};
   std::array<std::uint32_t, kLists> magazines_ ABSL_GUARDED_BY(mutex_){};  // magazines; those of kFree are counted

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/hash/free_runs.h"
 #include "hako/storage/arena.h"
@@ -68,6 +69,7 @@ class FreeRegions {
   }
   // REQUIRES: all of it is in runs
   Run Take(Run run) {
+    HAKO_DCHECK(run.bytes() == 0 || IsFree(run));
     runs_.Take(run);
     Count(run, -1);
     return run;
@@ -146,7 +148,7 @@ class FreeRegions {
     }
     region.renewal = ++renewals_;
     region.listed = 0;
-    runs_.Take(whole);
+    runs_.Remove(whole);  // the rest of it is in listed blocks
     return runs_.Add(whole);
   }
 

@@ -19,6 +19,7 @@
 #include <new>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/hash.h"
 
 namespace hako::hash {
@@ -34,6 +35,7 @@ class FreeRuns {
   // Adds a run, none of whose bytes is free yet; returns the run that it is then part of.
   Run Add(Run run) {
     if (run.bytes() == 0) return run;
+    HAKO_DCHECK(Around(run.end - 1).end <= run.begin);  // invariant 1
     Index below, above, same;
     Split(root_, run.begin, &below, &above);
     if (const Index last = Last(below); last != 0 && NodeAt(last).run.end == run.begin) {
@@ -112,6 +114,11 @@ class FreeRuns {
   }
   // Removes the range. REQUIRES: all of it is free
   void Take(Run range) {
+    HAKO_DCHECK(range.bytes() == 0 || range.end <= Around(range.begin).end);
+    Remove(range);
+  }
+  // Removes what is free of the range.
+  void Remove(Run range) {
     Cut(range, [](Run) {});
   }
 

@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/hash_stream.h"
 #include "hako/base/inline.h"
@@ -68,7 +69,7 @@ class HeapFile {
   format::Epochs epochs() const { return {durable_epoch_.load(std::memory_order_relaxed), epoch()}; }
   // Stores the epoch for the process that opens the file if this one is killed. REQUIRES: the
   // superblock durably says that the file is in use. Before that only superblocks are stored, so
-  // that a file without a durable superblock is blank after a power cut.
+  // that a file without a durable superblock is blank after a power cut. (unchecked: the device does not tell)
   void PublishEpoch() { extents_->StoreSealed(&format::LiveState::epoch, epoch()); }
   // Whether a synchronization is due before epochs wrap: many processes may have died without one.
   bool IsFarAhead() const { return epochs().now - epochs().durable > format::kEpochsAhead / 4; }
@@ -173,7 +174,10 @@ class HeapFile {
     epoch_.store(epoch, std::memory_order_seq_cst);
     stamps_.store(bits, std::memory_order_seq_cst);
   }
-  void NoteDurable(std::uint64_t epoch) { durable_epoch_.store(epoch, std::memory_order_release); }
+  void NoteDurable(std::uint64_t epoch) {
+    HAKO_DCHECK(epoch < this->epoch());  // invariant 2
+    durable_epoch_.store(epoch, std::memory_order_release);
+  }
   Status WriteOrPoison(std::uint64_t offset, std::string_view bytes) {
     Status status = extents_->Write(offset, bytes);
     if (!status.ok()) Poison(status);

@@ -14,14 +14,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/index_arena.h"
+#include "hako/hash/lock_order.h"
 #include "hako/hash/record_view.h"
 
 namespace hako::hash {
@@ -76,7 +77,7 @@ class HeapIndex {
   std::unique_ptr<IndexArena> arena_;  // the index, if it is not in the file
   std::atomic<std::uint64_t> bytes_{0};
   std::uint64_t num_extents_ = 0;
-  std::mutex mutex_;  // held while an extent is added
+  sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kIndexLocks) ABSL_ACQUIRED_BEFORE(kPoolLocks);  // held while an extent is added
 };
 
 template <File FileT>
@@ -85,7 +86,7 @@ StatusOr<std::uint64_t> HeapIndex<FileT>::AllocateIndexExtent(std::uint64_t byte
     AddIndexBytes(bytes);
     return arena_->Allocate(bytes, kind);
   }
-  std::lock_guard lock(mutex_);
+  sync::MutexLock lock(mutex_);
   if (num_extents_ == format::kIndexExtentsMax) return absl::ResourceExhaustedError("the hash index has reached its maximum size");
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, file_.Allocate(bytes));
   const format::IndexExtentEntry entry{offset, bytes, kind == IndexExtent::kOverflowLines};
@@ -125,6 +126,7 @@ bool HeapIndex<FileT>::IndexTableIsInside() const {
 
 template <File FileT>
 std::uint64_t HeapIndex<FileT>::IndexCheck() const {
+  HAKO_DCHECK(arena_ == nullptr);
   std::uint64_t check = num_extents_;
   for (const format::IndexExtentEntry& entry : Table()) {
     check = Hash64(file_.base() + entry.offset, entry.bytes, MixBits(check ^ entry.Pack()));

@@ -197,7 +197,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     std::memcpy(copy, bytes.Get(offset, size), size);
     return DecodeAnyHead(copy, end - offset, offset, head);
   }
-  // REQUIRES: `bytes` has kRecordHeadMax bytes
+  // REQUIRES: `bytes` has kRecordHeadMax bytes (unchecked: a pointer has no size)
   bool DecodeAnyHead(char* bytes, std::uint64_t size, std::uint64_t offset, Head* head) const {
     const std::uint16_t any_valid = format::Stamp::Ancient().bits();
     std::memcpy(bytes + Base::kStampAt, &any_valid, sizeof(any_valid));

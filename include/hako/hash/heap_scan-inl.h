@@ -71,6 +71,7 @@ Status HeapFile<FileT>::ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, 
 template <File FileT>
 auto HeapFile<FileT>::CheckRecord(std::uint32_t handle, ReadsFrom reads_from, std::span<char> buffer) const -> CheckedRecord {
   static constexpr std::uint64_t kFirstRead = 1024, kBlock = 4096;
+  HAKO_DCHECK(buffer.size() >= kBlock);
   const std::uint64_t offset = OffsetOf(handle), end = extents_->tail();
   CheckedRecord result;
   const auto read = [&](std::uint64_t from, std::uint64_t size) {

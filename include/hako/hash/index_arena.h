@@ -12,17 +12,19 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/extent_file.h"
+#include "hako/hash/lock_order.h"
 #include "hako/hash/record_view.h"
 #include "hako/storage/arena.h"
+#include "hako/sync/mutex.h"
 
 namespace hako::hash {
 
@@ -36,12 +38,12 @@ class IndexArena {
   std::byte* base() const { return arena_->base(); }
   std::uint64_t end() const { return arena_->end(); }
   std::vector<format::IndexExtentEntry> extents() const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return extents_;
   }
 
   StatusOr<std::uint64_t> Allocate(std::uint64_t bytes, IndexExtent kind) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, arena_->Allocate(bytes));
     extents_.push_back({offset, bytes, kind == IndexExtent::kOverflowLines});
     return offset;
@@ -80,6 +82,7 @@ class IndexArena {
   // was allocated
   template <File FileT>
   StatusOr<bool> Load(ExtentFile<FileT>& file, std::uint64_t end, std::uint64_t secret, std::uint64_t check) {
+    HAKO_DCHECK(extents_.empty());
     const std::uint64_t offset = RoundUp(end);
     const auto has = [&](std::uint64_t at, std::uint64_t size) { return at <= file.file().Size() && size <= file.file().Size() - at; };
     std::uint64_t count = 0;
@@ -113,8 +116,8 @@ class IndexArena {
   }
 
   std::unique_ptr<storage::Arena> arena_;
-  mutable std::mutex mutex_;
-  std::vector<format::IndexExtentEntry> extents_;
+  mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kIndexLocks) ABSL_ACQUIRED_BEFORE(kPoolLocks);
+  std::vector<format::IndexExtentEntry> extents_;  // changed with mutex_ held; Save and Load run alone
 };
 
 }  // namespace hako::hash

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/hash/free_regions.h"
 #include "hako/hash/record_limit.h"
@@ -32,7 +33,10 @@ class LargeBlocks {
   void Add(Part block, std::uint32_t handle) { Fill(block, handle); }
   void Remove(Part block) { Fill(block, kNone); }
   // REQUIRES: whole regions
-  void AddHole(Part part) { Fill(part, kHole); }
+  void AddHole(Part part) {
+    HAKO_DCHECK(part.begin % kRegion == 0 && part.end % kRegion == 0);
+    Fill(part, kHole);
+  }
 
   // The handle of the block, kNone or kHole.
   std::uint32_t At(std::uint64_t region) const { return Entry(region).load(std::memory_order_relaxed); }

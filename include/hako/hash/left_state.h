@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
 #include "hako/file/file_identity.h"
@@ -57,6 +58,7 @@ inline const char* DamagedFieldInUse(const format::LiveState& live, const format
 // REQUIRES: the file was not closed
 inline const char* DamagedField(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity,
                                 std::uint64_t size) {
+  HAKO_DCHECK(super.clean != 1);
   const bool is_here = super.map_identity == CheckOf(identity);
   const bool is_published = live.published == format::kPublished, is_withdrawn = live.published == format::kWithdrawn;
   const bool is_new = super.sequence == 1 && live.in_use == 0 && live.published == 0;  // nothing is stored yet

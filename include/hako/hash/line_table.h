@@ -17,15 +17,16 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
+#include "hako/hash/lock_order.h"
 #include "hako/hash/overflow_ids.h"
 #include "hako/hash/record_space.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/version_lock.h"
 
 namespace hako::hash {
@@ -67,7 +68,7 @@ class LineTable {
   }
 
   StatusOr<std::uint32_t> NewOverflow() {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     if (free_overflow_.empty()) {
       const std::uint64_t bytes = num_overflow_ < kSmallChunks * 128 || IsLimited() ? kSmallChunkBytes : kLargeChunkBytes;
       free_overflow_.reserve(num_overflow_ + bytes / sizeof(Line));
@@ -82,7 +83,7 @@ class LineTable {
 
   // Never fails: the list has capacity for all overflow lines.
   void FreeOverflow(std::uint32_t id) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     free_overflow_.push_back(id);
     --num_overflow_;
   }
@@ -95,7 +96,7 @@ class LineTable {
     return true;
   }
   void AdoptOverflow(std::uint64_t offset, std::uint64_t bytes, const OverflowIds& used) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     free_overflow_.reserve(num_overflow_ + free_overflow_.size() + bytes / sizeof(Line));
     for (std::uint64_t at = offset; at < offset + bytes; at += sizeof(Line)) {
       const auto id = static_cast<std::uint32_t>(at / sizeof(Line));
@@ -111,15 +112,16 @@ class LineTable {
   // Whether `count` home lines would take fewer chunks than there are.
   bool WouldShrinkTo(std::uint64_t count) const { return num_chunks_ != 0 && CapacityOf(num_chunks_ - 1) >= count; }
   std::uint64_t num_overflow() {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return num_overflow_;
   }
 
   // Makes home line 0, the only one, a line that stays locked.
   void Seal() { chunks_[0].store(&sealed_, std::memory_order_relaxed); }
   // Forgets all lines; the space has taken their memory back. Takes no lock, which another thread
-  // may have held when this process was forked. REQUIRES: no other thread uses the table
-  void Reset() {
+  // may have held when this process was forked.
+  // REQUIRES: no other thread uses the table (checked in Seal)
+  void Reset() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     num_chunks_ = 0;
     num_overflow_ = 0;
     free_overflow_.clear();
@@ -155,7 +157,7 @@ class LineTable {
     chunks_[num_chunks_++].store(reinterpret_cast<Line*>(space_.index_base() + offset), std::memory_order_relaxed);
   }
   // Ids are taken in ascending order. REQUIRES: mutex_ held
-  void AddOverflowExtent(std::uint64_t offset, std::uint64_t bytes) {
+  void AddOverflowExtent(std::uint64_t offset, std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (std::uint64_t at = bytes; at != 0; at -= sizeof(Line)) {
       free_overflow_.push_back(static_cast<std::uint32_t>((offset + at - sizeof(Line)) / sizeof(Line)));
     }
@@ -166,9 +168,9 @@ class LineTable {
   Space& space_;
   std::unique_ptr<std::atomic<Line*>[]> chunks_;
   std::uint64_t num_chunks_ = 0;
-  std::mutex mutex_;
-  std::vector<std::uint32_t> free_overflow_;
-  std::uint64_t num_overflow_ = 0;
+  sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kBucketLocks) ABSL_ACQUIRED_BEFORE(kHeapLocks);
+  std::vector<std::uint32_t> free_overflow_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t num_overflow_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hako::hash

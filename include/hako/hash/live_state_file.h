@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
@@ -44,6 +45,7 @@ class LiveStateFile : public FileBytes<FileT> {
   std::uint32_t* index_extents() { return index_extents_; }
   // REQUIRES: kMapped
   std::atomic_ref<std::uint64_t> IntentWord(unsigned i) const {
+    HAKO_DCHECK(base_ != nullptr && i < format::kIntentWords);
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(base_ + format::kIntentsOffset + i * format::kIntentDistance));
   }
 

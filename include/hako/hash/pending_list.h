@@ -12,6 +12,7 @@
 #include <span>
 #include <string_view>
 
+#include "hako/base/assert.h"
 #include "hako/base/language.h"
 
 namespace hako::hash {
@@ -46,6 +47,7 @@ class PendingList {
   Record Put(std::uint64_t hash, std::string_view key, const Record& record) {
     const std::size_t count = size();
     const auto found = static_cast<std::size_t>(std::ranges::find(keys(), key) - keys().begin());
+    HAKO_DCHECK(key.size() <= kKeyMax && (found < count || count < kMax));
     const Record before = found < count ? Record{handles_[found], value_sizes_[found]} : Record{0, 0};
     handles_[found] = record.handle;
     value_sizes_[found] = record.value_size;
@@ -57,7 +59,10 @@ class PendingList {
     return before;
   }
   // REQUIRES: the last Put added a key
-  void TakeBack() { count_.store(size() - 1, std::memory_order_release); }
+  void TakeBack() {
+    HAKO_DCHECK(size() != 0);
+    count_.store(size() - 1, std::memory_order_release);
+  }
 
   // Keeps only the Sets for which keep(i) is true, in their order.
   template <class F>

@@ -28,17 +28,19 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/hash/bucket_index.h"
+#include "hako/hash/lock_order.h"
 #include "hako/hash/pending_list.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/write_gate.h"
 #include "hako/sync/writer_states.h"
 
@@ -85,8 +87,8 @@ class PendingSets {
   // Calls body() while no Set is pending, nor can become pending.
   template <class Body>
   Status RunFlushed(Body&& body) {
-    std::unique_lock lock(mutex_);
-    HAKO_RETURN_IF_ERROR(FlushUntilNone(lock, {}));
+    sync::MutexLock lock(mutex_);
+    HAKO_RETURN_IF_ERROR(FlushUntilNone({}));
     return body();
   }
 
@@ -95,24 +97,26 @@ class PendingSets {
   [[gnu::noinline]] Status FlushSlowly(std::optional<std::uint64_t> hash) HAKO_TRY {
     if (writers_.IsInherited()) [[unlikely]]
       return writers_.CheckOpen();
-    std::unique_lock lock(mutex_);
-    return FlushUntilNone(lock, hash);
+    sync::MutexLock lock(mutex_);
+    return FlushUntilNone(hash);
   }
   HAKO_OR_NO_MEMORY
-  Status FlushUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash);
-  Status FlushLocked(WriterState* writer);
+  Status FlushUntilNone(std::optional<std::uint64_t> hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status FlushLocked(WriterState* writer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Space& space_;
   BucketIndex<Space>& index_;
   Writers& writers_;
-  std::mutex mutex_;
-  PendingList list_;
+  sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kMaintenanceLocks) ABSL_ACQUIRED_BEFORE(kBucketLocks);
+  PendingList list_;  // changed with mutex_ held; IsEmpty and MayHold read it without
 };
 
 template <class Space, class ActionT>
 Status PendingSets<Space, ActionT>::Set(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value) {
+  HAKO_DCHECK(key.size() <= PendingList::kKeyMax);
+  writer.AssertIdle();
   for (;; space_.gate().WaitUntilReleased(hash)) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     if (!space_.AcceptsWrites()) return space_.Refusal();
     static_assert(kMax > sync::WriteGate::kHoldsMax);  // so that not all pending Sets can wait for held keys
     while (list_.IsFull()) {
@@ -138,15 +142,14 @@ Status PendingSets<Space, ActionT>::Set(WriterState& writer, std::uint64_t hash,
 // Flushes until no Set is pending, or none with that hash. The mutex is released while another
 // thread holds a key that matters.
 template <class Space, class ActionT>
-Status PendingSets<Space, ActionT>::FlushUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) {
+Status PendingSets<Space, ActionT>::FlushUntilNone(std::optional<std::uint64_t> hash) {
   for (;;) {
     Status status = FlushLocked(writers_.Mine());
     if (hash ? !list_.MayHold(*hash) : list_.IsEmpty()) return absl::OkStatus();
     if (!status.ok()) return status;
     const std::uint64_t held = hash ? *hash : list_.first_hash();
-    lock.unlock();
+    sync::MutexUnlock unlocked(mutex_);
     space_.gate().WaitUntilReleased(held);
-    lock.lock();
   }
 }
 

@@ -50,7 +50,8 @@ class Reclaimer {
   // Bytes that wait, of this epoch and of the one that is becoming durable.
   std::uint64_t waiting_bytes() const { return waiting_.load(std::memory_order_relaxed) + closing_.load(std::memory_order_relaxed); }
 
-  // The epoch ends: its blocks wait until it is durable. REQUIRES: writers kept out
+  // The epoch ends: its blocks wait until it is durable.
+  // REQUIRES: writers kept out (checked in RecordHeap::CloseEpoch)
   void CloseEpoch() { closing_.store(waiting_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed); }
   void EndClosed() { closing_.store(0, std::memory_order_relaxed); }
 

@@ -103,7 +103,7 @@ bool RecordHeap<FileT>::IsHeapExtent(Run run) const {
 
 template <File FileT>
 void RecordHeap<FileT>::ReleaseExtents() {
-  std::lock_guard lock(extents_mutex_);
+  sync::MutexLock lock(extents_mutex_);
   if (extent_pins_ != 0) return;
   for (const Run run : pool_->TakeRuns([this](Run each) { return IsHeapExtent(each); })) ReleaseExtent(run);
 }
@@ -111,7 +111,7 @@ void RecordHeap<FileT>::ReleaseExtents() {
 template <File FileT>
 void RecordHeap<FileT>::ReleaseIfExtent(Run run) {
   if (!IsHeapExtent(run)) return;
-  std::lock_guard lock(extents_mutex_);
+  sync::MutexLock lock(extents_mutex_);
   if (extent_pins_ == 0 && pool_->TakeIfThere(run)) ReleaseExtent(run);
 }
 
@@ -127,6 +127,7 @@ template <File FileT>
 template <class ForEachWriter>
 void RecordHeap<FileT>::GatherFree(ForEachWriter&& for_each_writer) {
   for_each_writer([&](WriterState& writer) {
+    gate_.AssertKeptOut(writer);
     ReleaseFreed(writer);
     pool_->FreeRun(Rest(std::exchange(writer.chunk, {})));
     pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);

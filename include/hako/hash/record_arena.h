@@ -84,7 +84,8 @@ class RecordArena {
   template <class P, class F>
   void ForEachBlockIn(Part part, P&& prefetch, F&& visit) const;
   void ReserveExtents(WriterState& writer);
-  // Frees the rest of the thread's chunk and its free blocks. REQUIRES: the thread is kept out
+  // Frees the rest of the thread's chunk and its free blocks. REQUIRES: the thread is kept
+  // out, or the calling one (checked in CarveLarge)
   void ReturnChunk(WriterState& writer);
   std::byte* index_base() const { return index_arena().base(); }
   std::uint64_t index_end() const { return index_arena().end(); }
@@ -258,6 +259,7 @@ class RecordArena {
   std::uint64_t FreeBytes(ForEachWriter&& for_each_writer) const {
     std::uint64_t bytes = pool_->free_bytes();
     for_each_writer([&](WriterState& writer) {
+      gate_.AssertKeptOut(writer);
       bytes += writer.chunk.bytes();
       for (unsigned c = 0; pool_->IsSmall(c); ++c) pool_->ForEach(writer.free, c, [&](std::uint32_t) { bytes += BytesOf(c); });
     });
@@ -290,7 +292,7 @@ class RecordArena {
 
   std::uint64_t BeginOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   HAKO_INLINE std::uint32_t HandleAt(std::uint64_t begin) const { return static_cast<std::uint32_t>(begin >> shift_); }
-  // REQUIRES: no other thread writes or frees the record
+  // REQUIRES: no other thread writes or frees the record (unchecked: its bucket is not known here)
   Part PartOf(std::uint32_t handle) const {
     const format::Lengths lengths = ReadLengths(At(handle));
     return {BeginOf(handle), BeginOf(handle) + BytesOf(ClassOf(lengths.key_size, lengths.value_size))};

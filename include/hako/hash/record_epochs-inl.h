@@ -33,6 +33,7 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWri
   const std::uint64_t closed = epoch();
   const unsigned unstamped = FreeBlockPool::kUnstamped + closed % format::kSizeClasses;
   for_each_writer([&](WriterState& writer) {
+    gate_.AssertKeptOut(writer);
     pool_->Flush(writer.free, unstamped, unstamped + 1);
     pool_->Flush(writer.free, FreeBlockPool::kWaiting, FreeBlockPool::kLists);
     writer.waiting_bytes = 0;
@@ -102,8 +103,7 @@ void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed,
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain) {
   const bool evacuating = victims_.IsOn();
-  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
-  if (!HarvestIsOver()) harvest.lock();
+  const HarvestLock harvest(*this);
   return pool_->Drain(
       chain,
       [&](std::uint32_t handle) {
@@ -120,8 +120,7 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_
 // Stamps the blocks of a chain as free. Returns them, except frozen ones.
 template <File FileT>
 std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
-  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
-  if (!HarvestIsOver()) harvest.lock();
+  const HarvestLock harvest(*this);
   std::vector<std::uint32_t> handles;
   (void)pool_->Drain(chain, [&](std::uint32_t handle) {
     if (pinned_ != nullptr) pinned_->handed_out.Add(handle);

@@ -10,6 +10,7 @@ template <class ForEachWriter>
 void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachWriter&& for_each_writer) {
   const sync::MutexLock lock(growth_mutex_);
   for_each_writer([&](WriterState& writer) {
+    gate_.AssertKeptOut(writer);
     std::erase_if(victims, [&](const Extent& extent) {
       return writer.ahead.bytes() != 0 && writer.ahead.begin >= extent.offset && writer.ahead.begin < extent.offset + extent.bytes;
     });
@@ -62,6 +63,7 @@ void RecordHeap<FileT>::ReleaseMover(WriterState& mover) {
 
 template <File FileT>
 void RecordHeap<FileT>::EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied) {
+  gate_.AssertNoWriters();
   const std::vector<Run> held = victims_.End();
   if (!emptied) {
     for (const Run run : held) {

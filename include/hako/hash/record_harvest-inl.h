@@ -8,7 +8,7 @@ namespace hako::hash {
 template <File FileT>
 void RecordHeap<FileT>::BeginHarvest(WriterState& writer, std::uint64_t num_records) {
   if (!AcceptsWrites()) return damaged_.EndNoting();
-  std::lock_guard lock(harvest_mutex_);
+  sync::MutexLock lock(harvest_mutex_);
   live_to_harvest_ = num_records;
   harvest_end_ = extents_->tail();
   harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
@@ -18,7 +18,7 @@ void RecordHeap<FileT>::BeginHarvest(WriterState& writer, std::uint64_t num_reco
 template <File FileT>
 void RecordHeap<FileT>::HarvestFor(WriterState& writer, std::uint64_t bytes) {
   if (HarvestIsOver() || victims_.IsOn()) return;
-  std::lock_guard lock(harvest_mutex_);
+  sync::MutexLock lock(harvest_mutex_);
   HarvestUntil(writer, std::min(harvest_next_.load(std::memory_order_relaxed) + bytes, harvest_end_));
 }
 
@@ -27,7 +27,8 @@ template <File FileT>
 bool RecordHeap<FileT>::HarvestSome(WriterState& writer) {
   for (int i = 0; i < kHarvestsAtOnce; ++i) {
     if (HarvestIsOver() || victims_.IsOn()) return i != 0;
-    if (std::unique_lock harvest(harvest_mutex_, std::try_to_lock); harvest) {
+    if (harvest_mutex_.TryLock()) {
+      sync::MutexLock lock(harvest_mutex_, std::adopt_lock);
       HarvestUntil(writer, std::min(harvest_next_.load(std::memory_order_relaxed) + 1, harvest_end_));
     }
   }
@@ -57,17 +58,20 @@ void RecordHeap<FileT>::HarvestUntil(WriterState& writer, std::uint64_t end) {
   }
 }
 
-// REQUIRES: only stamps are written to the extent meanwhile
+// REQUIRES: only stamps are written to the extent meanwhile: its blocks are frozen
 template <File FileT>
 void RecordHeap<FileT>::HarvestExtent(WriterState& writer, Extent extent) {
+  HAKO_DCHECK(extent.offset >= harvest_next_.load(std::memory_order_relaxed) && extent.offset < harvest_end_);
   ExtentBytes<FileT> bytes(*extents_);
   if (!bytes.Enter(extent).ok()) return;
   KeptBlocks kept([&](std::uint64_t offset, std::uint64_t size, bool certain) {
     if (certain) return FreeGap(writer, offset, size);
+    harvest_mutex_.AssertHeld();
     doubtful_.push_back({offset, offset + size});
   });
   kept.Enter(extent);
   const auto visit = [&](const ScannedRecord& record) {
+    harvest_mutex_.AssertHeld();
     const format::Leftover leftover = format::LeftoverOf(record.stamp, first_epoch_);
     if (leftover == format::Leftover::kWaiting) Wait(writer, record.handle, record.key_size, record.value_size);
     if (format::WasLiveBefore(record.stamp, first_epoch_)) --live_to_harvest_;

@@ -26,7 +26,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,6 +34,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/scratch_buffer.h"
@@ -51,6 +51,7 @@
 #include "hako/hash/heap_file.h"
 #include "hako/hash/heap_index.h"
 #include "hako/hash/kept_blocks.h"
+#include "hako/hash/lock_order.h"
 #include "hako/hash/mapped_records.h"
 #include "hako/hash/pinned_state.h"
 #include "hako/hash/positional_records.h"
@@ -275,6 +276,10 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   void ReleaseExtents();
   // While a pin exists no heap extent is returned to the file, so a list of them stays valid.
   class ExtentPin;  // hash/record_pin-inl.h
+  bool HasPinnedExtents() const {
+    sync::MutexLock lock(extents_mutex_);
+    return extent_pins_ != 0;
+  }
   // Moves the threads' free blocks and chunks to the shared pool. REQUIRES: writers kept out
   template <class ForEachWriter>
   void GatherFree(ForEachWriter&& for_each_writer);
@@ -329,14 +334,29 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // Whether the run is the whole record space of a heap extent.
   bool IsHeapExtent(Run run) const;
   void ReleaseIfExtent(Run run);
-  void ReleaseExtent(Run run);
+  void ReleaseExtent(Run run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(extents_mutex_);
   void HarvestFor(WriterState& writer, std::uint64_t bytes);
   bool HarvestSome(WriterState& writer);
-  void HarvestUntil(WriterState& writer, std::uint64_t end);  // REQUIRES: harvest_mutex_ held
-  void HarvestExtent(WriterState& writer, Extent extent);
+  void HarvestUntil(WriterState& writer, std::uint64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(harvest_mutex_);
+  void HarvestExtent(WriterState& writer, Extent extent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(harvest_mutex_);
+  // Holds harvest_mutex_, unless the harvest is over. Clang cannot check it.
+  class HarvestLock {
+   public:
+    explicit HarvestLock(RecordHeap& heap) ABSL_NO_THREAD_SAFETY_ANALYSIS : mutex_(heap.HarvestIsOver() ? nullptr : &heap.harvest_mutex_) {
+      if (mutex_ != nullptr) mutex_->Lock();
+    }
+    HarvestLock(const HarvestLock&) = delete;
+    ~HarvestLock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      if (mutex_ != nullptr) mutex_->Unlock();
+    }
+
+   private:
+    sync::Mutex* const mutex_;
+  };
   // Whether the block is not to be used again: the harvest has yet to visit it, or the header of its
   // extent is damaged. REQUIRES: harvest_mutex_ held, or the harvest is over
   bool IsFrozen(std::uint32_t handle) const {
+    HAKO_DCHECK(HarvestIsOver() || harvest_mutex_.IsHeld(true));
     const std::uint64_t at = OffsetOf(handle);
     return (at >= harvest_next_.load(std::memory_order_relaxed) && at < harvest_end_) || damaged_.Has(at);
   }
@@ -371,9 +391,10 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   std::uint64_t first_epoch_;
   std::atomic<std::uint64_t> harvest_next_{0};
   std::uint64_t harvest_end_ = 0;
-  std::mutex harvest_mutex_;           // guards harvest_next_ and the three below
-  std::uint64_t live_to_harvest_ = 0;  // live at the beginning and not yet found
-  std::vector<ChunkRest> doubtful_;    // free, unless they hold a damaged record
+  // Held to change harvest_next_, harvest_end_ and damaged_, which are also read without it.
+  sync::Mutex harvest_mutex_ ABSL_ACQUIRED_AFTER(kHeapLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
+  std::uint64_t live_to_harvest_ ABSL_GUARDED_BY(harvest_mutex_) = 0;  // live at the beginning and not yet found
+  std::vector<ChunkRest> doubtful_ ABSL_GUARDED_BY(harvest_mutex_);    // free, unless they hold a damaged record
   DamagedExtents damaged_;
   struct SweepPlace {
     std::uint64_t extent, to, end;
@@ -382,11 +403,12 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   std::string sweep_buffer_;
   std::vector<SweptRecord> sweep_found_;
   std::unique_ptr<PinnedState> pinned_;  // changed with writers kept out
-  std::mutex extents_mutex_;             // held while heap extents are returned to the file
-  int extent_pins_ = 0;
+  // Held while heap extents are returned to the file.
+  mutable sync::Mutex extents_mutex_ ABSL_ACQUIRED_AFTER(harvest_mutex_) ABSL_ACQUIRED_BEFORE(kIndexLocks);
+  int extent_pins_ ABSL_GUARDED_BY(extents_mutex_) = 0;
   // Held, shared, from the header of a new extent to its free space: without that it looks empty. A thread
   // that writes ahead is no writer then, so keeping writers out is not enough to choose victims.
-  sync::SharedMutex growth_mutex_;
+  sync::SharedMutex growth_mutex_ ABSL_ACQUIRED_AFTER(harvest_mutex_) ABSL_ACQUIRED_BEFORE(kIndexLocks);
   sync::WriteGate gate_;
 };
 

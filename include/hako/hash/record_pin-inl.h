@@ -14,7 +14,7 @@ class RecordHeap<FileT>::ExtentPin {
 
  private:
   void Add(int n) {
-    std::lock_guard lock(heap_.extents_mutex_);
+    sync::MutexLock lock(heap_.extents_mutex_);
     heap_.extent_pins_ += n;
   }
   RecordHeap& heap_;
@@ -24,6 +24,7 @@ class RecordHeap<FileT>::ExtentPin {
 template <File FileT>
 template <class ForEachWriter>
 Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
+  HAKO_DCHECK(pinned_ == nullptr && HarvestIsOver() && HasPinnedExtents());
   HAKO_ASSIGN_OR_RETURN(pinned_, PinnedState::Create(epoch(), extents_->tail(), this->HandleAt(extents_->tail())));
   GatherFree(for_each_writer);
   for_each_writer([&](WriterState& writer) {
@@ -71,6 +72,7 @@ template <File FileT>
 template <class AsWriter>
 void RecordHeap<FileT>::UnpinState(WriterState& writer, AsWriter&& as_writer) {
   if (pinned_ == nullptr) return;
+  HAKO_DCHECK(!HasPinnedExtents());
   pool_->NoteHandedOut(nullptr);
   const std::unique_ptr<PinnedState> pinned = std::move(pinned_);
   for (unsigned c = 0; c < pinned->waiting.size(); ++c) {

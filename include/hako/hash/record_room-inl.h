@@ -18,6 +18,7 @@ namespace hako::hash {
 // are kept out the next time.
 [[gnu::noinline]] inline std::uint32_t RecordArena::CarveLarge(WriterState& writer, unsigned size_class, Status* error) {
   static constexpr unsigned kRounds = 8, kTries = 16, kPatience = 90;
+  writer.AssertBusy();
   const std::uint64_t bytes = BytesOf(size_class);
   *error = absl::OkStatus();
   ReturnChunk(writer);
@@ -34,7 +35,10 @@ namespace hako::hash {
   };
   const auto for_each = [this](auto&& visit) { limit_->ForEachWriter(visit); };
   // Free blocks that wait in other threads would be in the way.
-  const auto return_blocks = [this](sync::WriterState& other) { ReturnChunk(static_cast<WriterState&>(other)); };
+  const auto return_blocks = [this](sync::WriterState& other) {
+    gate_.AssertNoWriters();
+    ReturnChunk(static_cast<WriterState&>(other));
+  };
   const unsigned num_tries = limit_->num_writers() > 1 ? kTries : 2;
   for (unsigned i = 0; i < num_tries && handle == 0; ++i) {
     if (i == 0) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/hash/record_limit.h"
 
 namespace hako::hash {
@@ -29,7 +30,9 @@ class RecordWindows {
   };
 
   // REQUIRES: the section consists of whole units
-  explicit RecordWindows(Part section) : section_(section), units_(section.bytes() / kUnit + 1) {}
+  explicit RecordWindows(Part section) : section_(section), units_(section.bytes() / kUnit + 1) {
+    HAKO_DCHECK(section.begin % kUnit == 0 && section.end % kUnit == 0);
+  }
 
   // A block of a record that begins in the section and can be evicted. `moves`: it should be moved instead.
   void AddRecord(Part block, std::uint64_t worth, bool moves) {

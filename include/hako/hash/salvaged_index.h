@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
@@ -53,7 +54,10 @@ class SalvagedIndex {
   // Reads the index. False if it is damaged, which is reported, or was not saved.
   bool Load(Extents& file);
   // All entries, by handle. REQUIRES: Load has returned true
-  const std::vector<Named>& named() const { return named_; }
+  const std::vector<Named>& named() const {
+    HAKO_DCHECK(shape_.num_lines() != 0 && !is_damaged_);
+    return named_;
+  }
   bool Names(const Named& entry, std::uint64_t key_hash) const {
     return shape_.IndexOf(key_hash) == entry.bucket && shape_.TagOf(key_hash, entry.bucket) == entry.tag;
   }

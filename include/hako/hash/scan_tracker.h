@@ -25,13 +25,15 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
+#include "hako/hash/lock_order.h"
+#include "hako/sync/mutex.h"
 
 namespace hako::hash {
 
@@ -47,7 +49,8 @@ class ScanTracker {
   // From now on writers note. `records` = the number of records. REQUIRES: claimed, writers kept
   // out
   void Start(std::uint64_t records) {
-    std::lock_guard lock(mutex_);
+    HAKO_DCHECK(claimed_.load(std::memory_order_relaxed) && !is_on_.load(std::memory_order_relaxed));
+    sync::MutexLock lock(mutex_);
     Clear();
     next_ = 0;
     left_ = static_cast<std::int64_t>(records);
@@ -56,7 +59,7 @@ class ScanTracker {
   void Stop() {
     is_on_.store(false, std::memory_order_relaxed);
     {
-      std::lock_guard lock(mutex_);
+      sync::MutexLock lock(mutex_);
       Clear();
     }
     claimed_.store(false, std::memory_order_release);
@@ -67,9 +70,9 @@ class ScanTracker {
     if (is_on_.load(std::memory_order_relaxed)) [[unlikely]]
       NoteSlowly(old, fresh);
   }
-  // Forgets everything: all entries are removed. REQUIRES: writers kept out
+  // Forgets everything: all entries are removed. REQUIRES: writers kept out (checked in RemoveAll)
   void ForgetAll() {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     Clear();
   }
 
@@ -78,7 +81,7 @@ class ScanTracker {
   // shown now.
   template <class F>
   void Advance(std::span<const std::uint32_t> handles, std::uint64_t end, F&& show) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     if (next_ >= end) return;  // everything was forgotten
     for (std::size_t i = 0; i < handles.size(); ++i) {
       if (!IsAhead(handles[i])) continue;
@@ -91,21 +94,21 @@ class ScanTracker {
   // Ends the pass: no handle is ahead any more.
   void FinishPass() {
     std::set<std::uint64_t> noted;  // may be large: freed after the mutex is released
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     next_ = kNowhere;
     noted.swap(noted_);
   }
 
   // Some of the owed records.
   std::vector<Owed> SomeOwed(std::size_t max) const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     std::vector<Owed> some;
     for (auto it = owed_.begin(); it != owed_.end() && some.size() < max; ++it) some.push_back({it->first, it->second});
     return some;
   }
   // Whether `owed` still holds; then it is no longer owed.
   bool Pay(Owed owed) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const auto it = owed_.find(owed.handle);
     if (it == owed_.end() || it->second != owed.note) return false;
     owed_.erase(it);
@@ -116,7 +119,7 @@ class ScanTracker {
   // there is none.
   template <class F>
   bool PayFirst(F&& read) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     if (owed_.empty()) return false;
     read(owed_.begin()->first);
     owed_.erase(owed_.begin());
@@ -127,22 +130,24 @@ class ScanTracker {
   // The number of records at the start that were neither shown nor removed before they could be
   // shown.
   std::int64_t left() const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return left_;
   }
 
  private:
   static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
 
-  bool IsAhead(std::uint32_t handle) const { return handle >= next_ && (noted_.empty() || !noted_.contains(handle)); }
-  void Clear() {
+  bool IsAhead(std::uint32_t handle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return handle >= next_ && (noted_.empty() || !noted_.contains(handle));
+  }
+  void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     next_ = kNowhere;
     noted_.clear();
     owed_.clear();
     left_ = 0;
   }
   [[gnu::noinline]] void NoteSlowly(std::uint32_t old, std::uint32_t fresh) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const bool to_be_shown = old != 0 && (owed_.contains(old) || IsAhead(old));
     for (const std::uint32_t handle : {old, fresh}) {
       owed_.erase(handle);
@@ -153,12 +158,12 @@ class ScanTracker {
   }
 
   std::atomic<bool> claimed_{false}, is_on_{false};
-  mutable std::mutex mutex_;
-  std::uint64_t next_ = kNowhere;                // handles from here on are ahead
-  std::set<std::uint64_t> noted_;                // of those ahead
-  std::map<std::uint32_t, std::uint64_t> owed_;  // the number of the note that made it owed
-  std::uint64_t num_notes_ = 0;
-  std::int64_t left_ = 0;
+  mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kInnermostLocks);
+  std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = kNowhere;                // handles from here on are ahead
+  std::set<std::uint64_t> noted_ ABSL_GUARDED_BY(mutex_);                // of those ahead
+  std::map<std::uint32_t, std::uint64_t> owed_ ABSL_GUARDED_BY(mutex_);  // the number of the note that made it owed
+  std::uint64_t num_notes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::int64_t left_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hako::hash

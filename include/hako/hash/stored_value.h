@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "hako/base/assert.h"
 #include "hako/base/hash_stream.h"
 #include "hako/base/status.h"
 #include "hako/hash/extent_file.h"
@@ -17,7 +18,7 @@ class StoredValue {
   // Of the record at `record`: `value_at` bytes behind that, with its check and what seeds it.
   StoredValue(const ExtentFile<FileT>& file, std::uint64_t record, std::uint64_t value_at, std::uint64_t size, std::uint64_t seed,
               std::uint32_t check)
-      : file_(&file), record_(record), next_(record + value_at), size_(size), check_(check), hash_(seed) {}
+      : file_(&file), record_(record), next_(record + value_at), end_(next_ + size), size_(size), check_(check), hash_(seed) {}
 
   std::uint64_t size() const { return size_; }
   // Reads the next `size` bytes.
@@ -29,12 +30,13 @@ class StoredValue {
   }
   // REQUIRES: all bytes have been read
   Status Verify() const {
+    HAKO_DCHECK(next_ == end_);
     return static_cast<std::uint32_t>(hash_.Get()) == check_ ? absl::OkStatus() : DataLossError("a record fails its checksum", record_);
   }
 
  private:
   const ExtentFile<FileT>* file_;
-  std::uint64_t record_, next_, size_;
+  std::uint64_t record_, next_, end_, size_;
   std::uint32_t check_;
   HashStream hash_;
 };

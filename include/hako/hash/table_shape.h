@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/format/bucket_format.h"
 
@@ -19,6 +20,7 @@ class TableShape {
 
   // REQUIRES: 2 <= n <= kMaxLines, or 0 for no table
   static constexpr TableShape Of(std::uint64_t n) {
+    HAKO_DCHECK(n == 0 || (n >= 2 && n <= kMaxLines));
     if (n == 0) return TableShape(0);
     const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
     const bool mixed = bits % 8 == 0;  // only split buckets have the next tag base

@@ -6,14 +6,16 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/free_runs.h"
+#include "hako/hash/lock_order.h"
+#include "hako/sync/mutex.h"
 
 namespace hako::hash {
 
@@ -29,15 +31,18 @@ class Victims {
   // not fail: without memory, space of a victim that cannot be emptied is not used again before it
   // is found by the next opening, or by another evacuation.
   void Hold(Run run) noexcept {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     HAKO_TRY { held_.push_back(run); }
     HAKO_CATCH_NO_MEMORY()
   }
 
+  // REQUIRES: no evacuation, and the extents are whole units below `tail`
   void Begin(const std::vector<Extent>& extents, std::uint64_t tail) {
+    HAKO_DCHECK(!IsOn());
     units_.assign(tail / format::kExtentUnit, false);
     for (const Extent& extent : extents) {
       for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes; at += format::kExtentUnit) {
+        HAKO_DCHECK(at < tail && at % format::kExtentUnit == 0);
         units_[at / format::kExtentUnit] = true;
       }
     }
@@ -47,14 +52,15 @@ class Victims {
   std::vector<Run> End() {
     is_on_.store(false, std::memory_order_release);
     units_.clear();
+    sync::MutexLock lock(mutex_);
     return std::exchange(held_, {});
   }
 
  private:
   std::atomic<bool> is_on_{false};
   std::vector<bool> units_;  // by extent unit
-  std::mutex mutex_;
-  std::vector<Run> held_;
+  sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kInnermostLocks);
+  std::vector<Run> held_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hako::hash

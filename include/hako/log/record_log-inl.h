@@ -114,6 +114,7 @@ HAKO_INLINE bool RecordLog<FileT>::TryAppend(const LogEntry& entry, Lsn* lsn) {
 template <File FileT>
 Status RecordLog<FileT>::Write(const format::LogRecordHeader& header, std::string_view key, std::string_view value) {
   const Lsn tail = tail_.load(std::memory_order_relaxed);
+  HAKO_DCHECK(tail + format::LogRecordSpace(header.size) <= segment_end_);
   if constexpr (MappedFile<FileT>) {
     Make(header, key, value, tail, segment_sequence_, secret_, segment_base_ + tail);
   } else {
@@ -127,6 +128,7 @@ Status RecordLog<FileT>::Write(const format::LogRecordHeader& header, std::strin
 
 template <File FileT>
 StatusOr<Lsn> RecordLog<FileT>::Append(std::span<const LogEntry> entries) HAKO_TRY {
+  HAKO_DCHECK(!entries.empty());
   Parts parts;
   parts.reserve(entries.size());
   for (const LogEntry& entry : entries) Cut(entry, &entry != &entries.back(), &parts);
@@ -376,6 +378,7 @@ Status RecordLog<FileT>::SyncForAll() {
   is_syncing_ = false;
   synced_.NotifyAll();
   group_.NoteSync(CommitGroup::Clock::now() - begun);
+  HAKO_DCHECK(!synced.ok() || *synced <= tail());  // invariant 3
   if (synced.ok()) durable_.store(*synced, std::memory_order_release);
   return synced.status();
 }

@@ -151,7 +151,8 @@ class RecordLog {
   // database has their updates. FailedPrecondition if the archive does not go on in this log.
   Status FindUnarchived(LogArchive<FileT>& archive);
   // Stores the segments of sequences below `end` that the archive lacks: all but the newest, or with
-  // kAll that one, too, up to the present end of the log. REQUIRES: they are durable, and one thread
+  // kAll that one, too, up to the present end of the log. REQUIRES: they are durable, which is checked
+  // with kAll, and one thread calls it at a time
   Status Archive(LogArchive<FileT>& archive, std::uint64_t end);
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
   // The last segment that has records below this position, which is no older than the last Release.
@@ -187,7 +188,8 @@ class RecordLog {
     return Here();
   }
   // The same, to be kept by the database once the log is durable up to it: gives up the runs that are
-  // appended ahead. REQUIRES: writers are stopped
+  // appended ahead.
+  // REQUIRES: writers are stopped (unchecked: the log does not know them)
   Position TakePosition() {
     sync::MutexLock lock(tail_mutex_);
     ++positions_taken_;

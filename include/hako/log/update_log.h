@@ -30,6 +30,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
@@ -92,6 +93,7 @@ class UpdateLog {
   // Appends a run, and sets *lsn to the LSN behind it. An error leaves the log as it was.
   // REQUIRES: is_on, and run is not empty
   Status Append(std::span<const format::LogEntry> run, Lsn* lsn) {
+    HAKO_DCHECK(is_on() && !run.empty());
     HAKO_RETURN_IF_ERROR(refusal_.Get());
     StatusOr<Lsn> appended = log_->Append(run);
     if (appended.ok()) *lsn = *appended;
@@ -168,14 +170,15 @@ class UpdateLog {
   LogArchive<FileT>* archive() const { return archive_.get(); }
   // OK, or why the archive lacks segments that it should have.
   Status ArchiveHealth() const { return archive_failure_.Get(); }
-  // Stores the segments that the last checkpoint has, after a failure. REQUIRES: no checkpoint runs
+  // Stores the segments that the last checkpoint has, after a failure.
+  // REQUIRES: no checkpoint runs (checked in LogOperations::RetryArchive)
   Status RetryArchive() {
     if (!archive_failure_.IsOk() && is_on()) ArchiveBefore(checkpoint_sequence_);
     return ArchiveHealth();
   }
   void NoteArchiveFailure(const Status& why) { archive_failure_.Assign(why); }
   // How a copy of the state at this position names the log: zeros without an archive.
-  // REQUIRES: no checkpoint runs
+  // REQUIRES: no checkpoint runs (unchecked: the log does not know them)
   NamedLog NameForCopy(Position at) const {
     if (is_on() && archive_ == nullptr) return {};
     if (!is_on()) return at.HasEnded() ? NamedLog{id_, CopiedPosition(at), 0} : NamedLog{};
@@ -185,7 +188,10 @@ class UpdateLog {
   }
   // Before Close, once the log is durable: stores all of it. Then the database is to name the end of
   // the history, archive()->last(). REQUIRES: is_on, and no update is made any more
-  Status ArchiveAll() { return log_->Archive(*archive_, Log::kAll); }
+  Status ArchiveAll() {
+    HAKO_DCHECK(is_on() && archive_ != nullptr);
+    return log_->Archive(*archive_, Log::kAll);
+  }
 
   // Logs updates from now on. `limit`: bytes of log between two checkpoints.
   void Start(std::unique_ptr<Log> log, std::uint64_t limit, Position checkpoint) {

@@ -80,6 +80,7 @@ class Arena {
   // No huge pages from now on, so that only bytes that are used take memory.
   // REQUIRES: no extent has been allocated
   void KeepSmallPages() {
+    HAKO_DCHECK(end() == kExtentAlignment);
     keeps_small_pages_ = true;
     memory_.KeepSmallPages();
   }
@@ -116,6 +117,7 @@ class Arena {
   // Frees the extents from `end` on; their memory reads as zero. REQUIRES: kExtentAlignment <= end,
   // no thread uses them
   void Shrink(std::uint64_t end) {
+    HAKO_DCHECK(end >= kExtentAlignment);
     end = (end + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
     sync::MutexLock lock(mutex_);
     const std::uint64_t before = end_.load(std::memory_order_relaxed);
@@ -125,8 +127,11 @@ class Arena {
   }
 
   // Returns a part to the system; it reads as zero from now on.
-  // REQUIRES: no thread uses it
-  void Discard(std::uint64_t offset, std::uint64_t bytes) { ::madvise(base_ + offset, bytes, MADV_DONTNEED); }
+  // REQUIRES: it is inside the extents, and no thread uses it
+  void Discard(std::uint64_t offset, std::uint64_t bytes) {
+    HAKO_DCHECK(offset <= end() && bytes <= end() - offset);
+    ::madvise(base_ + offset, bytes, MADV_DONTNEED);
+  }
 
   void Reset() {
     sync::MutexLock lock(mutex_);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/assert.h"
 #include "hako/base/bytes.h"
 #include "hako/base/hash.h"
 #include "hako/base/random_seed.h"
@@ -30,6 +31,7 @@ class SnapshotWriter {
   SnapshotWriter(FileT& file, std::uint64_t id, std::uint64_t offset) : file_(file), id_(id), offset_(offset) {}
 
   Status Begin(bool has_clock) {
+    has_clock_ = has_clock;
     format::SnapshotHeader header{};
     header.magic = format::kSnapshotMagic;
     header.version = has_clock ? format::kSnapshotVersion : format::kSnapshotPlainVersion;
@@ -52,6 +54,7 @@ class SnapshotWriter {
 
   // `end` has all but the number of records, which this sets. REQUIRES: it has a clock as Begin says
   Status End(format::SnapshotEnd* end) {
+    HAKO_DCHECK((end->clock != 0) == has_clock_);
     if (records_ != 0) HAKO_RETURN_IF_ERROR(Flush());
     end->records = total_;
     return AddEnd(*end);
@@ -95,6 +98,7 @@ class SnapshotWriter {
   std::string block_ = std::string(sizeof(format::SnapshotBlockHeader), '\0');  // to be written next
   std::uint32_t records_ = 0;
   std::uint64_t total_ = 0;
+  bool has_clock_ = false;
 };
 
 template <File FileT>

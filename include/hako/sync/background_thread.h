@@ -10,16 +10,15 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/start_thread.h"
 
 namespace hako::sync {
@@ -51,10 +50,10 @@ class BackgroundThread {
 
   void Wake() {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       woken_ = true;
     }
-    wakes_.notify_one();
+    wakes_.NotifyOne();
   }
 
  private:
@@ -62,20 +61,23 @@ class BackgroundThread {
 
   // Waits for the next call. False if the thread must stop.
   bool Wait(std::stop_token& stop, std::chrono::milliseconds interval) {
-    std::unique_lock lock(mutex_);
-    const auto is_woken = [this] { return woken_; };
+    MutexLock lock(mutex_);
+    const auto is_woken = [this] {
+      mutex_.AssertHeld();
+      return woken_;
+    };
     if (interval.count() > 0)
-      wakes_.wait_for(lock, stop, interval, is_woken);
+      wakes_.WaitFor(mutex_, stop, interval, is_woken);
     else
-      wakes_.wait(lock, stop, is_woken);
+      wakes_.Wait(mutex_, stop, is_woken);
     woken_ = false;
     return !stop.stop_requested();
   }
 
   const pid_t process_ = getpid();
-  std::mutex mutex_;
-  std::condition_variable_any wakes_;
-  bool woken_ = false;
+  Mutex mutex_;
+  StoppableCondition wakes_;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   std::jthread thread_;  // stops before the other members are destroyed
 };
 

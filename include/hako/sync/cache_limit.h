@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "hako/base/assert.h"
 #include "hako/base/capacity.h"
 #include "hako/sync/use_counts.h"
 #include "hako/sync/write_gate.h"
@@ -41,6 +42,7 @@ class CacheLimit {
   // Records that a thread may find before it evicts, where each of the others may have `uncounted` more.
   // REQUIRES: capacity().records is not 0
   std::int64_t RecordsMost(std::int64_t uncounted) const {
+    HAKO_DCHECK(capacity_.records != 0);
     const auto records = static_cast<std::int64_t>(capacity_.records);
     const auto others = static_cast<std::int64_t>(num_writers() - 1);
     return std::max(records - uncounted * others, records / 2);

@@ -7,9 +7,9 @@
 
 #include <pthread.h>
 
-#include <mutex>
-
+#include "absl/base/thread_annotations.h"
 #include "hako/base/language.h"
+#include "hako/sync/mutex.h"
 
 namespace hako::sync {
 
@@ -19,7 +19,7 @@ class ForkCall {
   // Where the system has no memory to note this, there are no calls.
   ForkCall(void* object, void (*call)(void*)) : object_(object), call_(call) {
     static const int noted [[maybe_unused]] = pthread_atfork(&List::Lock, &List::Unlock, &List::RunAndUnlock);
-    const std::lock_guard lock(list_.mutex);
+    const sync::MutexLock lock(list_.mutex);
     next_ = list_.first;
     if (next_ != nullptr) next_->at_ = &next_;
     at_ = &list_.first;
@@ -28,7 +28,7 @@ class ForkCall {
   ForkCall(const ForkCall&) = delete;
   ForkCall& operator=(const ForkCall&) = delete;
   ~ForkCall() {
-    const std::lock_guard lock(list_.mutex);
+    const sync::MutexLock lock(list_.mutex);
     *at_ = next_;
     if (next_ != nullptr) next_->at_ = at_;
   }
@@ -36,14 +36,14 @@ class ForkCall {
  private:
   // Never destroyed: a database with static storage may be.
   struct List {
-    static void Lock() { list_.mutex.lock(); }
-    static void Unlock() { list_.mutex.unlock(); }
-    static void RunAndUnlock() {
+    static void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION(list_.mutex) { list_.mutex.Lock(); }
+    static void Unlock() ABSL_UNLOCK_FUNCTION(list_.mutex) { list_.mutex.Unlock(); }
+    static void RunAndUnlock() ABSL_UNLOCK_FUNCTION(list_.mutex) {
       for (ForkCall* one = list_.first; one != nullptr; one = one->next_) one->call_(one->object_);
-      list_.mutex.unlock();
+      list_.mutex.Unlock();
     }
-    std::mutex mutex;
-    ForkCall* first = nullptr;
+    Mutex mutex;
+    ForkCall* first ABSL_GUARDED_BY(mutex) = nullptr;
   };
   static List list_;
 

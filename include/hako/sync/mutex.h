@@ -7,15 +7,20 @@
 // ABSL_ACQUIRED_AFTER and ABSL_ACQUIRED_BEFORE, which name other mutexes or a LockRank.
 //
 // A lambda is checked as a function that holds nothing. One that is called with a mutex held begins
-// with AssertHeld.
+// with AssertHeld, which a debug build also checks when it runs.
 #pragma once
+
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <shared_mutex>
+#include <stop_token>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "hako/base/assert.h"
 #include "hako/base/language.h"
 
 namespace hako::sync {
@@ -32,10 +37,22 @@ class ABSL_LOCKABLE Mutex {
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
   // REQUIRES: the calling thread holds the mutex
-  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() { HAKO_DCHECK(IsHeld(true)); }
+  // REQUIRES: the calling thread does not hold the mutex
+  void AssertNotHeld() const { HAKO_DCHECK(!IsHeld(false)); }
+  // For HAKO_DCHECK: whether the calling thread holds the mutex; `unknown` where the C library does
+  // not tell. The object is the same in every build, as a program may link a library of another one.
+  bool IsHeld([[maybe_unused]] bool unknown) const {
+#ifdef __GLIBC__
+    return __atomic_load_n(&const_cast<std::mutex&>(mutex_).native_handle()->__data.__owner, __ATOMIC_RELAXED) == ::gettid();
+#else
+    return unknown;
+#endif
+  }
 
  private:
   friend class ConditionVariable;
+  friend class StoppableCondition;
   std::mutex mutex_;
 };
 
@@ -78,6 +95,32 @@ class ConditionVariable {
   std::condition_variable condition_;
 };
 
+// A ConditionVariable for a thread that can be stopped: a wait ends when `stop` is requested, and
+// returns whether is_due() holds. is_due() is called with the mutex held.
+class StoppableCondition {
+ public:
+  template <class F>
+  bool Wait(Mutex& mutex, const std::stop_token& stop, F&& is_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    const bool due = condition_.wait(lock, stop, std::forward<F>(is_due));
+    lock.release();
+    return due;
+  }
+  // Returns after this time, too.
+  template <class F>
+  bool WaitFor(Mutex& mutex, const std::stop_token& stop, std::chrono::milliseconds time, F&& is_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    const bool due = condition_.wait_for(lock, stop, time, std::forward<F>(is_due));
+    lock.release();
+    return due;
+  }
+  void NotifyOne() { condition_.notify_one(); }
+  void NotifyAll() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable_any condition_;
+};
+
 class ABSL_LOCKABLE SharedMutex {
  public:
   SharedMutex() = default;
@@ -97,6 +140,7 @@ template <class M>
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(M& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.Lock(); }
+  MutexLock(M& mutex, std::adopt_lock_t) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) : mutex_(mutex) {}
   MutexLock(const MutexLock&) = delete;
   ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
 

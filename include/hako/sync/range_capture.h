@@ -40,7 +40,7 @@ class RangeCapture {
 
   // Copies the records of a leaf: for_each(visit) calls visit(key, value) for each that it can read, and
   // returns the first error.
-  // REQUIRES: the calling writer has locked the leaf, and not yet changed it
+  // REQUIRES: the calling writer has locked the leaf, and not yet changed it (checked in CaptureIfAsked)
   template <class ForEach>
   void Capture(const Bound& low, const Bound& high, ForEach&& for_each) noexcept {
     MutexLock lock(mutex_);

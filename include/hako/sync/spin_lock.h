@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "absl/base/thread_annotations.h"
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/sync/version_lock.h"
 
@@ -20,9 +21,12 @@ class ABSL_LOCKABLE SpinLock {
     if (held_.exchange(true, std::memory_order_acquire)) [[unlikely]]
       LockSlowly();
   }
+  // REQUIRES: a thread holds the lock; clang checks that it is the calling one
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() { HAKO_DCHECK(held_.load(std::memory_order_relaxed)); }
   HAKO_INLINE void Unlock() ABSL_UNLOCK_FUNCTION() { held_.store(false, std::memory_order_release); }
   // Lets threads that wait for the lock take it first, for a thread that takes it again and again:
-  // they would hardly ever find it free. REQUIRES: not held by this thread
+  // they would hardly ever find it free.
+  // REQUIRES: not held by this thread (unchecked: the lock has no owner)
   void LetOthersPass() const {
     constexpr unsigned kMost = Backoff::kSpins + Backoff::kYields + 4;
     for (Backoff backoff; waiting_.load(std::memory_order_relaxed) != 0 && backoff.count() < kMost;) backoff.Pause();

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/sync/mutex.h"
@@ -27,6 +28,7 @@ class StickyStatus {
   // Sets the status unless an error is set already.
   // REQUIRES: `status` is an error
   void Set(const Status& status) {
+    HAKO_DCHECK(!status.ok());
     MutexLock lock(mutex_);
     status_.Update(status);
     has_failed_.store(true, std::memory_order_release);

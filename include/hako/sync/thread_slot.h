@@ -101,7 +101,7 @@ class PerThread {
   }
 
   // From now on Mine returns nullptr to all threads.
-  // REQUIRES: no other thread uses this object
+  // REQUIRES: no other thread uses this object (checked in WriterStates::Close)
   void Seal() { found_ = &none_; }
   bool IsSealed() const { return found_ == &none_; }
 

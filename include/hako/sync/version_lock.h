@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/sync/atomic_bytes.h"
 
@@ -97,6 +98,7 @@ class VersionLock {
   // True if nothing that the word protects has changed since ReadVersion() returned `version`.
   // REQUIRES: `version` was not locked
   HAKO_INLINE bool IsCurrent(std::uint32_t version) const {
+    HAKO_DCHECK((version & kLocked) == 0);
 #ifdef HAKO_TSAN  // the sanitizer does not model fences; a read-modify-write has the same order
     return word_.fetch_or(0, std::memory_order_acq_rel) == version;
 #else
@@ -129,6 +131,7 @@ class VersionLock {
   // Locks if nothing has changed since ReadVersion() returned `version`; otherwise returns false.
   // REQUIRES: `version` was not locked
   HAKO_INLINE bool LockIf(std::uint32_t version) {
+    HAKO_DCHECK((version & kLocked) == 0);
     if (IsSingleThreaded()) {
       if (word_.load(std::memory_order_relaxed) != version) return false;
       word_.store(version | kLocked, std::memory_order_relaxed);
@@ -144,9 +147,18 @@ class VersionLock {
 
   // Advances the version, whether or not the next unlock does.
   // REQUIRES: locked by the caller
-  void Advance() { word_.store(word_.load(std::memory_order_relaxed) + kStep, std::memory_order_release); }
+  void Advance() {
+    AssertLocked();
+    word_.store(word_.load(std::memory_order_relaxed) + kStep, std::memory_order_release);
+  }
 
+  // REQUIRES: a thread has locked it; the word does not tell which
+  HAKO_INLINE void AssertLocked() const { HAKO_DCHECK(IsLocked()); }
+  bool IsLocked() const { return (word_.load(std::memory_order_relaxed) & kLocked) != 0; }
+
+  // REQUIRES: locked by the caller
   HAKO_INLINE void Unlock(bool changed) {
+    AssertLocked();
     const std::uint32_t word = word_.load(std::memory_order_relaxed) & ~kLocked;
     word_.store(changed ? word + kStep : word, std::memory_order_release);
   }

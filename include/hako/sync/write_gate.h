@@ -46,6 +46,10 @@ struct alignas(128) WriterState {
     busy.store(true, std::memory_order_relaxed);
   }
   void Leave() { busy.store(false, std::memory_order_release); }
+  // REQUIRES: between Enter and Leave
+  void AssertBusy() const { HAKO_DCHECK(busy.load(std::memory_order_relaxed)); }
+  // REQUIRES: not between Enter and Leave
+  void AssertIdle() const { HAKO_DCHECK(!busy.load(std::memory_order_relaxed)); }
 };
 
 // Calls Leave at the end of the scope, after Enter or WriteGate::Pass.
@@ -64,15 +68,24 @@ class WriteGate {
  public:
   static constexpr std::size_t kHoldsMax = 16;  // keys
 
-  // REQUIRES: the calling writer is busy, and has executed a full fence since it became so
+  // REQUIRES: the calling writer is busy, and has executed a full fence since it became so (checked in
+  // MoveLock and LockLeafSlowly, as far as it is busy)
   bool IsClosed() const { return (state_.load(std::memory_order_seq_cst) & kClosed) != 0; }
   // Whether the gate may be closed, a key held or a capture running.
-  // REQUIRES: as IsClosed
+  // REQUIRES: as IsClosed (checked in MoveLock)
   HAKO_INLINE bool IsBusy() const { return state_.load(std::memory_order_seq_cst) != 0; }
   // Whether a capture runs. It neither begins nor ends while the calling writer is busy.
   bool IsCapturing() const { return (state_.load(std::memory_order_relaxed) & kCapturing) != 0; }
+  // For HAKO_DCHECK: whether the calling thread is in the body of RunExclusive.
+  bool IsExclusive() const { return (state_.load(std::memory_order_relaxed) & kClosed) != 0 && mutex_.IsHeld(true); }
+  // REQUIRES: the calling thread is in the body of RunExclusive
+  void AssertNoWriters() const { HAKO_DCHECK(IsExclusive()); }
+  // REQUIRES: the writer is kept out by RunExclusive, where it may be busy for a moment to find that out,
+  // or its thread does nothing
+  void AssertKeptOut(const WriterState& writer) const { HAKO_DCHECK(IsExclusive() || !writer.busy.load(std::memory_order_relaxed)); }
   // REQUIRES: no writers, as in the body of RunExclusive
   void SetCapturing(bool is_capturing) {
+    AssertNoWriters();
     is_capturing ? state_.fetch_or(kCapturing, std::memory_order_relaxed) : state_.fetch_and(~kCapturing, std::memory_order_relaxed);
   }
 
@@ -110,8 +123,10 @@ class WriteGate {
 
   // Runs `body` while no writer is between Enter and Leave. `for_each` visits every WriterState.
   // One thread at a time; others wait.
+  // REQUIRES: the calling thread is not in the body of another one
   template <class ForEach, class Body>
   auto RunExclusive(ForEach&& for_each, Body&& body) {
+    mutex_.AssertNotHeld();
     MutexLock lock(mutex_);
     struct Opener {
       std::atomic<std::uint32_t>& state;
@@ -173,7 +188,7 @@ class KeyHold {
   ~KeyHold() { Release(); }
 
   // False if no more keys can be held: the caller then keeps the bucket locked.
-  // REQUIRES: the caller has the key's bucket locked
+  // REQUIRES: the caller has the key's bucket locked (unchecked: the gate does not know the buckets)
   bool Add(std::uint64_t hash) {
     gate_.state_.fetch_add(WriteGate::kHold, std::memory_order_seq_cst);  // before barred_ is read: see NoHolds
     for (std::size_t i = 0; i < WriteGate::kHoldsMax && gate_.barred_.load(std::memory_order_seq_cst) == 0; ++i) {
@@ -199,7 +214,7 @@ class KeyHold {
 };
 
 // While an instance exists, no key is held. The constructor waits for current holders.
-// REQUIRES: the caller holds no key and is not busy
+// REQUIRES: the caller holds no key and is not busy (unchecked: it does not know its caller; one that is waits forever)
 class NoHolds {
  public:
   explicit NoHolds(WriteGate& gate) : gate_(gate) {

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/sync/process_number.h"
@@ -63,8 +64,17 @@ class WriterStates {
   bool IsClosed() const { return states_.IsSealed(); }
   // Whether a fork copied the database into this process, without its threads and locks.
   bool IsInherited() const { return process_ != ProcessNumber(); }
+  // For HAKO_DCHECK: whether no thread of this process is between Enter and Leave.
+  bool IsIdle() const {
+    bool is_idle = true;
+    ForEach([&](const State& state) { is_idle = is_idle && !state.busy.load(std::memory_order_relaxed); });
+    return is_idle || IsInherited();
+  }
   // Takes no lock. REQUIRES: no other thread of this process uses the database
-  void Close() { states_.Seal(); }
+  void Close() {
+    HAKO_DCHECK(IsIdle());
+    states_.Seal();
+  }
 
  private:
   bool IsInVisitor() const {

@@ -20,7 +20,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +30,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/thread_slot.h"
@@ -65,7 +65,8 @@ class WriterGate {
   // REQUIRES: this thread does not hold it
   template <class Body>
   auto RunExclusive(Body&& body) {
-    const std::lock_guard lock(mutex_);
+    mutex_.AssertNotHeld();
+    const sync::MutexLock lock(mutex_);
     is_closed_.store(true, std::memory_order_seq_cst);
     for (const Writer::Slot& slot : slots_) {
       while (slot.num_writers.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
@@ -75,6 +76,13 @@ class WriterGate {
       ~Opener() { is_closed.store(false, std::memory_order_release); }
     } opener{is_closed_};
     return body();
+  }
+  // REQUIRES: the calling thread is in the body of RunExclusive
+  void AssertNoWriters() const { mutex_.AssertHeld(); }
+  // REQUIRES: the calling thread has a Writer, or is in the body of RunExclusive. Threads share slots, so a Writer
+  // of another thread may be taken for its own.
+  void AssertEntered() const {
+    HAKO_DCHECK(mutex_.IsHeld(true) || slots_[sync::ThreadIndex() % slots_.size()].num_writers.load(std::memory_order_relaxed) != 0);
   }
   // AddRows of a body that runs exclusively.
   void AddRows(std::int64_t rows) { slots_[0].num_rows.fetch_add(rows, std::memory_order_relaxed); }
@@ -96,7 +104,7 @@ class WriterGate {
     }
   }
 
-  std::mutex mutex_;
+  sync::Mutex mutex_;  // held while the gate is closed
   std::array<Writer::Slot, 32> slots_;
   std::atomic<bool> is_closed_{false};
 };
@@ -170,7 +178,7 @@ class Catalogue {
   // The present schema of a column, and one with this column in the place of that of its number.
   Schema SchemaOf(const StoredColumn& column) const { return {&column, rules_.load(std::memory_order_acquire)}; }
   Schema PrepareSchema(StoredColumn column) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes writers keep it. REQUIRES: no writer runs
+  // Makes writers keep it. REQUIRES: no writer runs (unchecked here: the callers have the gate, and check it)
   void Publish(const Schema& schema) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Stores a new index, which is being built, with the columns that it adds, and lists it.
   StatusOr<AddedIndex> AddIndex(const IndexOptions& options, NewColumns& added, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -210,7 +218,7 @@ class Catalogue {
 // REQUIRES: Catalogue::mutex() is held while it exists
 class NewColumns {
  public:
-  explicit NewColumns(Catalogue& catalogue) : catalogue_(catalogue) {}
+  explicit NewColumns(Catalogue& catalogue) : catalogue_(catalogue) { catalogue.mutex().AssertHeld(); }
   NewColumns(const NewColumns&) = delete;
   ~NewColumns() {
     if (!is_kept_) Withdraw();

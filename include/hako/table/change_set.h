@@ -41,7 +41,7 @@ class ChangeSet {
   static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
 
   // Looks up the columns. Those that do not exist are added to `added`; without it, *lacks_columns becomes true.
-  // REQUIRES: the gate is not held; `added` outlives the changes
+  // REQUIRES: the gate is not held; `added` outlives the changes (unchecked: threads share slots of the gate)
   Status Resolve(TableCore& core, std::span<const Change> changes, NewColumns* added, bool* lacks_columns);
   // Makes them. Aborted with an empty message: a row has changed meanwhile.
   // REQUIRES: the gate is held, or no writer runs

@@ -58,7 +58,8 @@ class ColumnNames {
   const StoredColumn* Prepare(StoredColumn column);
   // Adds a prepared column, or puts it in the place of the one of the same number and name.
   void Publish(const StoredColumn* column) noexcept;
-  // Takes back a new column. REQUIRES: no row has it; of several, the last one first
+  // Takes back a new column. REQUIRES: no row has it; of several, the last one first (unchecked: the
+  // rows of a column are not counted)
   void Withdraw(const StoredColumn* column) noexcept;
   // Prepares and publishes.
   void Add(StoredColumn column) { Publish(Prepare(std::move(column))); }

@@ -24,6 +24,7 @@
 #include <string>
 #include <string_view>
 
+#include "hako/base/assert.h"
 #include "hako/base/endian.h"
 #include "hako/table/schema.h"
 #include "hako/table/value.h"
@@ -39,6 +40,7 @@ inline std::string CatalogueKey(char kind, std::uint16_t number) {
 }
 // The number in such a key. REQUIRES: it has one
 inline std::uint16_t CatalogueNumber(std::string_view key) {
+  HAKO_DCHECK(key.size() >= 4);
   return static_cast<std::uint16_t>(static_cast<unsigned char>(key[2]) << 8 | static_cast<unsigned char>(key[3]));
 }
 inline std::string EntryPrefix(std::uint16_t index) {

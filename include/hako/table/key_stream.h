@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/table/filter.h"
 #include "hako/table/index.h"
@@ -27,9 +28,10 @@ class KeyStream {
   // Moves to the next key. False at the end, or after an error.
   virtual bool Next() = 0;
   // Moves to the first key at or after this one, which is not before the present one.
-  // REQUIRES: sorted
+  // REQUIRES: sorted (unchecked here: a stream that is not does not override it)
   virtual bool Seek(std::string_view key) = 0;
   // About how many keys are left, as far as that is known. REQUIRES: Next has returned true
+  // (unchecked: a hint only)
   virtual std::uint64_t SizeHint() { return ~std::uint64_t{0}; }
   // The error that ended the stream.
   virtual Status status() const { return absl::OkStatus(); }
@@ -38,7 +40,10 @@ class KeyStream {
 
   std::string_view key() const { return key_; }  // until the next move
   // The key of the entry that the key was found in. REQUIRES: the stream is a range of an index
-  std::string_view entry() const { return entry_; }
+  std::string_view entry() const {
+    HAKO_DCHECK(entry_.data() != nullptr);
+    return entry_;
+  }
   // The row, or the columns of a covering index; nullopt if neither was read.
   const std::optional<std::string_view>& row() const { return row_; }
 

@@ -41,7 +41,7 @@ class RowView {
  public:
   // No row: no columns.
   RowView() = default;
-  // REQUIRES: the bytes are an encoded row; a damaged cell reads as null
+  // REQUIRES: the bytes are an encoded row; a damaged cell reads as null (unchecked here: what cannot be read is null)
   RowView(std::string_view bytes, const table::ColumnNames* names);
 
   // The value of a column; null if the row lacks it.

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/sync/spin_lock.h"
@@ -28,7 +29,10 @@ class RowKeyBuffer {
     key.copy(bytes_ + 1, TableLimits::kKeySize);
   }
   // REQUIRES: the key was not longer than its limit
-  std::string_view view() const { return {bytes_, size_}; }
+  std::string_view view() const {
+    HAKO_DCHECK(size_ <= sizeof(bytes_));
+    return {bytes_, size_};
+  }
 
  private:
   std::size_t size_;

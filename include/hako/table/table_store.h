@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
@@ -30,16 +31,23 @@ class StoreCursor {
   virtual ~StoreCursor() = default;
   virtual void Jump(std::string_view key) = 0;  // to the first record at or after the key
   virtual void JumpBriefly(std::string_view key) = 0;
-  virtual void JumpAhead(std::string_view key) = 0;  // the same, not before the present record. REQUIRES: Valid()
-  // About how many records from the present one on are below the key. REQUIRES: Valid()
+  // The same, not before the present record. REQUIRES: Valid() (checked in JumpAhead)
+  virtual void JumpAhead(std::string_view key) = 0;
+  // About how many records from the present one on are below the key. REQUIRES: Valid() (checked in CountAbout)
   virtual std::uint64_t CountAbout(std::string_view key) = 0;
   virtual void JumpBelow(std::string_view key) = 0;  // to the last record before the key
-  virtual void Next() = 0;                           // REQUIRES: Valid()
-  virtual void Previous() = 0;                       // REQUIRES: Valid()
+  virtual void Next() = 0;                           // REQUIRES: Valid() (checked in Next)
+  virtual void Previous() = 0;                       // REQUIRES: Valid() (checked in Previous)
   virtual const Status& status() const = 0;
   bool Valid() const { return valid_; }
-  std::string_view key() const { return key_; }      // REQUIRES: Valid(); until the next move
-  std::string_view value() const { return value_; }  // as key
+  std::string_view key() const {  // REQUIRES: Valid(); until the next move
+    HAKO_DCHECK(valid_);
+    return key_;
+  }
+  std::string_view value() const {  // as key
+    HAKO_DCHECK(valid_);
+    return value_;
+  }
 
  protected:
   bool valid_ = false;

@@ -45,6 +45,7 @@
 #include <string_view>
 
 #include "absl/base/attributes.h"
+#include "hako/base/assert.h"
 #include "hako/base/language.h"
 
 namespace hako {
@@ -116,10 +117,22 @@ class Value {
   constexpr bool is_untyped() const { return note_ == Note::kUntyped; }
   constexpr bool exceeds_int64() const { return note_ == Note::kExceedsInt64; }
   // REQUIRES: the value is of this kind
-  constexpr std::string_view bytes() const { return bytes_; }
-  constexpr std::int64_t int_value() const { return int_; }
-  constexpr double double_value() const { return double_; }
-  constexpr bool bool_value() const { return int_ != 0; }
+  constexpr std::string_view bytes() const {
+    HAKO_DCHECK(kind_ == Kind::kBytes);
+    return bytes_;
+  }
+  constexpr std::int64_t int_value() const {
+    HAKO_DCHECK(kind_ == Kind::kInt);
+    return int_;
+  }
+  constexpr double double_value() const {
+    HAKO_DCHECK(kind_ == Kind::kDouble);
+    return double_;
+  }
+  constexpr bool bool_value() const {
+    HAKO_DCHECK(kind_ == Kind::kBool);
+    return int_ != 0;
+  }
   // The same with a copy of its bytes, if it has any.
   constexpr Value WithBytes(std::string_view copy) const {
     Value value = *this;

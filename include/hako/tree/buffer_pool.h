@@ -124,8 +124,9 @@ class BufferPool {
   // ---- pages ----
 
   std::uint32_t NewPage();
-  // REQUIRES: the page's memory was freed
+  // REQUIRES: its line is locked, and its memory was freed, which its line does not tell
   void FreePage(std::uint32_t id) {
+    sync::VersionLock(lines_[id].version).AssertLocked();
     DirtyPages::StoreMark(lines_[id], 0);
     {
       sync::MutexLock lock(states_.mutex);
@@ -244,6 +245,7 @@ class BufferPool {
   bool LockPage(std::uint32_t id);
   // Pages that are not evicted until they are unpinned. REQUIRES: the caller has locked the page
   void Pin(std::uint32_t id) {
+    sync::VersionLock(lines_[id].version).AssertLocked();
     sync::MutexLock lock(states_.mutex);
     states_.SetFlag(id, PageStates::kPinned, true);
   }

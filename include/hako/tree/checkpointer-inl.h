@@ -34,6 +34,7 @@ Status Checkpointer<FileT, Codec>::Checkpoint(ForEachWriter&& for_each_writer, F
 template <File FileT, PageCodec Codec>
 template <class F>
 void Checkpointer<FileT, Codec>::BeginEpoch(Epoch* epoch, F& describe) {
+  pool_.gate().AssertNoWriters();
   pool_.dirty().PrepareEpoch(pool_.arena().page_end());
   epoch->unsaved = pool_.long_values().AllUnsaved();
   pool_.dirty().BeginEpoch(epoch);

@@ -88,6 +88,7 @@ class DirtyPages {
   }
   // REQUIRES: the caller has locked the line
   static void StoreMark(Line& line, std::uint8_t mark) {
+    sync::VersionLock(line.version).AssertLocked();
     Shape shape = line.shape;
     shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark);
     std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
@@ -133,8 +134,8 @@ class DirtyPages {
 
   // ---- checkpoints: for one thread ----
 
-  // REQUIRES: no writer is active. PrepareEpoch needs memory; BeginEpoch, which follows it, does
-  // not. Ids are below `id_end`.
+  // PrepareEpoch needs memory; BeginEpoch, which follows it, does not. Ids are below `id_end`.
+  // REQUIRES: no writer is active (checked in Checkpointer::BeginEpoch)
   void PrepareEpoch(std::uint32_t id_end);
   void BeginEpoch(Epoch* epoch);
   // No checkpoint had known these ids of long values.

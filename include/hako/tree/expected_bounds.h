@@ -14,7 +14,7 @@
 
 namespace hako::tree {
 
-// REQUIRES: the line of the page is locked
+// REQUIRES: the line of the page is locked (checked in Match and Store)
 class ExpectedBounds {
  public:
   explicit ExpectedBounds(format::PageLine* lines) : lines_(lines) {}
@@ -32,11 +32,13 @@ class ExpectedBounds {
   }
   std::uint64_t HashOf(unsigned level, std::uint64_t number) const { return MixBits(number * 32 + level + 1) ^ seed_; }
   bool Match(std::uint32_t id, std::uint64_t hash) const {
+    sync::VersionLock(lines_[id].version).AssertLocked();
     const auto half = [&](unsigned i) { return std::uint64_t{static_cast<std::uint32_t>(lines_[id].hints[i])} << 32 * i; };
     const std::uint64_t expected = half(0) | half(1);
     return expected == 0 || expected == hash;
   }
   void Store(std::uint32_t id, std::uint64_t hash) const {
+    sync::VersionLock(lines_[id].version).AssertLocked();
     for (const unsigned i : {0u, 1u}) {
       std::atomic_ref(lines_[id].hints[i]).store(static_cast<std::int32_t>(hash >> 32 * i), std::memory_order_relaxed);
     }

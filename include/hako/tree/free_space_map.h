@@ -11,6 +11,7 @@
 #include <map>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/language.h"
 
 namespace hako::tree {
@@ -46,6 +47,7 @@ class FreeSpaceMap {
   }
   // Drops the units from `end` on. REQUIRES: they are free
   void Shrink(std::uint64_t end) {
+    HAKO_DCHECK(UsedEnd() <= end);
     end_ = end;
     next_ = std::min(next_, end);
   }

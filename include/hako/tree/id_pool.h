@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/language.h"
 
 namespace hako::tree {
@@ -36,6 +37,7 @@ class IdPool {
 
   // Frees the ids in [first, end) that are not free yet. REQUIRES: end <= end()
   void Give(std::uint32_t first, std::uint32_t end) {
+    HAKO_DCHECK(end <= end_);
     if (first >= end) return;
     if ((end - 1) / 64 >= free_.size()) free_.resize(std::max<std::size_t>((end - 1) / 64 + 1, free_.size() * 2));
     lowest_ = std::min<std::size_t>(lowest_, first / 64);

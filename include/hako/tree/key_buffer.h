@@ -25,6 +25,7 @@ class KeyBuffer {
 
   // REQUIRES: `key` is not part of this buffer
   void assign(std::string_view key) {
+    HAKO_DCHECK(key.empty() || key.data() + key.size() <= bytes_ || key.data() >= bytes_ + kCapacity);
     resize(key.size());
     key.copy(bytes_, key.size());
   }

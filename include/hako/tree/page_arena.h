@@ -113,6 +113,7 @@ class PageArena {
   }
   void FreePage(std::uint32_t id) {
     sync::VersionLock line(lines_[id].version);
+    line.AssertLocked();
     if (limit_ != nullptr) std::atomic_ref(lines_[id].shape).store({}, std::memory_order_relaxed);  // invariant 3 of tree/page_limit.h
     line.Unlock(true);
     sync::MutexLock lock(mutex_);
@@ -260,7 +261,7 @@ class PageArena {
   using LongPointer = std::unique_ptr<SharedValue, LongDropper>;
   // Finishes operations on long values, in Finish or the destructor: fills those that were stored
   // and drops those that were freed. REQUIRES: by then the thread has released its locks, and the
-  // values it stored are still valid
+  // values it stored are still valid (unchecked: neither leaves a trace)
   class Deferred {
    public:
     explicit Deferred(PageArena&) {}

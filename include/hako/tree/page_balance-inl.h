@@ -250,6 +250,8 @@ bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
 // Moves the content of the root's only child to the root and unlocks it. REQUIRES: both are locked
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::CollapseRoot(Line& child) {
+  Lock(root().version).AssertLocked();
+  Lock(child.version).AssertLocked();
   const View below(memory_, child);
   space_.Free(root().unit, View(memory_, root()).shape().units);
   Editor(space_, root()).TakeOver(child.unit, below.shape());

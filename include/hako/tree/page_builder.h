@@ -37,6 +37,7 @@ class PageBuilder {
   // Adds the slots [from, to) of a page, which must not change until Build. REQUIRES: at most two
   // calls
   void Add(const View& page, unsigned from, unsigned to) {
+    HAKO_DCHECK(from >= to || num_pieces_ < std::size(pieces_));
     if (from < to) pieces_[num_pieces_++] = {page, from, to};
     count_ += to - from;
   }

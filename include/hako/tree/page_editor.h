@@ -42,7 +42,10 @@ class PageEditor {
   const Shape& shape() const { return shape_; }
 
   // The size of the key's cell. REQUIRES: the key has the page's prefix
-  HAKO_INLINE unsigned CellSize(std::string_view key, const Content& content) const { return CellSize(key.size(), content); }
+  HAKO_INLINE unsigned CellSize(std::string_view key, const Content& content) const {
+    HAKO_DCHECK(HasPrefix(key));
+    return CellSize(key.size(), content);
+  }
   HAKO_INLINE unsigned CellSize(std::size_t key_size, const Content& content) const {
     return format::Cell::For(key_size - shape().prefix, content.value.size(), content.is_long).Size(View::kInlined);
   }
@@ -53,6 +56,7 @@ class PageEditor {
   // Inserts a slot at i. For slot 0 of an inner page, `key` is the page's prefix. REQUIRES: the key
   // has the prefix, and there is room
   HAKO_INLINE void Insert(unsigned i, std::string_view key, const Content& content) {
+    HAKO_DCHECK(HasPrefix(key) && HasRoomFor(CellSize(key.size(), content)));
     Shape shape = this->shape();
     const unsigned count = shape.count;
     const unsigned heap = WriteCell(key, content);
@@ -90,6 +94,7 @@ class PageEditor {
   // Gives slot i another value. The key keeps its bytes, even if the comparator takes other bytes
   // for equal. REQUIRES: HasRoomToReplace
   HAKO_INLINE void Replace(unsigned i, const Content& content) {
+    HAKO_DCHECK(HasRoomToReplace(i, content));
     char* const cell = const_cast<char*>(view_.cell(i));
     const format::Cell old = View::Decode(cell);
     const format::Cell sizes = format::Cell::For(old.suffix, content.value.size(), content.is_long);
@@ -157,6 +162,7 @@ class PageEditor {
   // Drops garbage where the page is, and frees the units beyond `units`. Needs no memory.
   // REQUIRES: CompactUnits(slots, 0) <= units <= the page's
   void Compact(unsigned slots, unsigned units) {
+    HAKO_DCHECK(CompactUnits(slots, 0) <= units && units <= shape().units);
     alignas(64) char copy[format::kPageUnitsMax * format::kPageUnit];
     const unsigned before = shape().units;
     const format::PageTail tail = view_.tail();
@@ -174,6 +180,7 @@ class PageEditor {
 
   // Sets the shape in the line; view() follows it.
   HAKO_INLINE void StoreShape(Shape shape) {
+    sync::VersionLock(line_.version).AssertLocked();  // invariant 3 of tree/page_tree.h
     std::atomic_ref(line_.shape).store(shape, std::memory_order_relaxed);
     view_ = View(space_.memory(), line_);
     shape_ = shape;

@@ -32,6 +32,7 @@ std::chrono::microseconds BufferPool<FileT, Codec>::Pause() const {
 
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::EvictIfNeeded() {
+  states_.mutex.AssertNotHeld();
   needs_eviction_.store(false, std::memory_order_relaxed);
   log_.PauseIfLong();
   // After a failed checkpoint there may be no disk space for a long time.
@@ -132,6 +133,8 @@ bool BufferPool<FileT, Codec>::LockForEviction(std::uint32_t id) {
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::Evict(std::uint32_t id) {
   Line& line = lines_[id];
+  sync::VersionLock(line.version).AssertLocked();
+  HAKO_DCHECK(MayGo(id));  // invariant 1
   GiveBack(line.unit, line.shape.units);
   bounds_.StoreChecked(id);
   states_.Set(id, PageStates::kEvicted);  // its line stays locked

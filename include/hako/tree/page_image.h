@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/format/tree_file_format.h"
@@ -25,7 +26,7 @@ class PageImage {
  public:
   using Order = format::PageOrder;
 
-  // `bytes` may be longer than the image. REQUIRES: 8 more bytes are readable
+  // `bytes` may be longer than the image. REQUIRES: 8 more bytes are readable (unchecked: a pointer has no size)
   static StatusOr<PageImage> Parse(std::uint32_t id, std::span<const std::byte> bytes, const Order& order, std::uint32_t id_end) {
     PageImage image;
     const auto wrong = [id](const char* what) { return absl::DataLossError(absl::StrCat("image of page ", id, ": ", what)); };
@@ -88,6 +89,7 @@ class PageImage {
   // The key of slot i, which is written to `buffer`. REQUIRES: not slot 0 of an inner page
   using KeyBuffer = std::array<char, kTreeKeySizeMax + sizeof(std::uint32_t)>;
   std::string_view Key(unsigned i, const Order& order, KeyBuffer& buffer) const {
+    HAKO_DCHECK(i != 0 || shape_.level() == 0);
     const Slot slot = SlotAt(i);
     char* to = std::ranges::copy(prefix(), buffer.data()).out;
     if (order.inlined != 0) {
@@ -223,6 +225,7 @@ class PageImage {
   }
   // REQUIRES: their heads match their keys
   static bool AreInOrder(const Slot& a, const Slot& b, const Order& order) {
+    HAKO_DCHECK(IsHeadOf(a, order) && IsHeadOf(b, order));
     if (a.head != b.head) return a.head < b.head;
     if (order.inlined == 0) return order.compare({a.rest(), a.sizes.suffix}, {b.rest(), b.sizes.suffix}) < 0;
     const unsigned shared = std::min(a.sizes.Rest(order.inlined), b.sizes.Rest(order.inlined));

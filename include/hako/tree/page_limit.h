@@ -43,6 +43,7 @@
 #include <string>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/format/page_format.h"
 #include "hako/sync/cache_limit.h"
 #include "hako/tree/page_uses.h"
@@ -74,7 +75,10 @@ class PageLimit : public sync::CacheLimit {
   }
 
   // The most that PageArena may count. REQUIRES: the limit is in bytes
-  std::uint64_t Budget() const { return BudgetOf(capacity().bytes) - std::min(WriterBytes(), capacity().bytes / 2); }
+  std::uint64_t Budget() const {
+    HAKO_DCHECK(capacity().bytes != 0);
+    return BudgetOf(capacity().bytes) - std::min(WriterBytes(), capacity().bytes / 2);
+  }
   static std::uint64_t BudgetOf(std::uint64_t capacity_bytes) { return capacity_bytes - kBeside - capacity_bytes / 128; }
   std::uint64_t Spare() const { return std::clamp(capacity().bytes / 64, kSpareMin, kSpareMax); }
   // Of the writers that are not in kBeside.

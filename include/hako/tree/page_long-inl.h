@@ -22,7 +22,7 @@ namespace hako::tree {
 
 // The work that an update leaves until it holds no lock: to copy values that the tree names
 // already, and to free the memory of others. Done in Finish or the destructor. REQUIRES: by then
-// the thread has released its locks, and the values it stored are still valid
+// the thread has released its locks, and the values it stored are still valid (unchecked: neither leaves a trace)
 template <File FileT, PageCodec Codec>
 class BufferPool<FileT, Codec>::Deferred {
  public:
@@ -112,7 +112,7 @@ class BufferPool<FileT, Codec>::LongRead {
     status_ = entry.ok() ? pool_->store_->pages().CheckLong(id, entry_, static_cast<std::size_t>(name_.size)) : entry.status();
   }
 
-  // REQUIRES: the last Has returned true
+  // REQUIRES: the last Has returned true (unchecked: the result is not kept)
   const Status& status() const { return status_; }
   std::string_view bytes() const { return unsaved_ != nullptr ? unsaved_->Wait() : view_; }
 

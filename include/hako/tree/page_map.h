@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/format/tree_file_format.h"
@@ -154,6 +155,7 @@ class PageMap {
   }
   // The entry that names a node. REQUIRES: the node above it is loaded
   const Entry& NameOf(unsigned level, std::uint64_t node) const {
+    HAKO_DCHECK(level + 1 >= format::kMapLevels || IsHere(level + 1, node / format::kMapFanout));
     return level + 1 < format::kMapLevels ? *EntryAt(level + 1, node) : roots_[node % format::kMapRoots];
   }
 

@@ -31,6 +31,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
  public:
   MultiGuard(PageTree& tree, WriterState& writer, std::span<const std::string_view> keys, const MultiExtras& extras)
       : Leaves(tree, writer, keys, extras.removed_ranges), extras_(extras) {
+    HAKO_DCHECK(AreAscending(ranges_));
     sparse_.reserve(keys.size());
   }
   ~MultiGuard() {
@@ -51,6 +52,14 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     HAKO_CATCH_NO_MEMORY()  // the leaves stay sparse
   }
 
+  // Whether none is empty and each ends before the next one begins.
+  static bool AreAscending(std::span<const Range> ranges) {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      if (ranges[i].to && Compare::Compare(ranges[i].from, *ranges[i].to) >= 0) return false;
+      if (i != 0 && (!ranges[i - 1].to || Compare::Compare(*ranges[i - 1].to, ranges[i].from) > 0)) return false;
+    }
+    return true;
+  }
   // Calls visit for each key, in the order of the caller, then makes the changes.
   template <class ActionT>
   Status Run(MultiVisitorRef<ActionT> visit) {

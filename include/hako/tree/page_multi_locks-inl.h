@@ -73,6 +73,7 @@ class PageTree<Space, Compare>::LockedLeaves {
     for (const Range& range : ranges_) {
       while (!Covers(*leaves_[n], range.from)) ++n;
       for (std::size_t first = n;; ++n) {
+        sync::VersionLock(leaves_[n]->version).AssertLocked();
         const View page(tree_.memory_, *leaves_[n]);
         const bool last = IsLastOf(range, page);
         const unsigned begin = n == first ? page.FindByCall(range.from).index : 0;

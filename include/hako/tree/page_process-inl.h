@@ -166,6 +166,7 @@ Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& write
 template <class Space, Comparator Compare>
 HAKO_INLINE Status PageTree<Space, Compare>::Store(SplitResult* leaf, std::string_view key, std::string_view value,
                                                    typename View::Slot slot, WriterState* writer) {
+  HAKO_DCHECK(value.size() <= value_max_);
   Editor page(space_, *leaf->wanted);
   const Content content{value};
   if (!page.HasRoomToStore(slot, key, content)) [[unlikely]]

@@ -16,6 +16,7 @@ bool PageTree<Space, Compare>::IsLastOf(const Range& range, const View& page) {
 
 template <class Space, Comparator Compare>
 StatusOr<std::uint64_t> PageTree<Space, Compare>::CountRange(const Range& range) const {
+  HAKO_DCHECK(!range.to || Compare::Compare(range.from, *range.to) < 0);
   Copy copy;
   std::string from(range.from);
   for (std::uint64_t count = 0;;) {
@@ -62,6 +63,7 @@ std::uint64_t PageTree<Space, Compare>::CountAbout(std::string_view from, std::s
 
 template <class Space, Comparator Compare>
 StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& writer, const Range& range) {
+  HAKO_DCHECK(!range.to || Compare::Compare(range.from, *range.to) < 0);
   Copy copy;
   std::string from(range.from);
   for (std::uint64_t removed = 0;;) {

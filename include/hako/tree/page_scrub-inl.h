@@ -42,6 +42,7 @@ void PageScrub<FileT>::CheckSuperBlock(ScrubProgress* progress) {
 
 template <File FileT>
 Status PageScrub<FileT>::Check(ScrubProgress* progress) {
+  HAKO_DCHECK(store_.space_is_pinned());
   buffer_ = MakeAlignedBuffer(kRunMax, HugePagesFor(store_.file().Size(), kRunMax));
   std::ranges::sort(chosen_, {}, [](const Piece& piece) { return piece.entry.place(); });
   for (std::size_t begin = 0, end; begin < chosen_.size(); begin = end) {

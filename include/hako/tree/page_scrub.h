@@ -44,7 +44,8 @@ class PageScrub {
   explicit PageScrub(PageStore<FileT>& store) : store_(store) {}
 
   // Chooses what Check will read: `max_bytes`, or one image more. Checks the superblock first where
-  // a pass begins. REQUIRES: no checkpoint runs
+  // a pass begins.
+  // REQUIRES: no checkpoint runs (unchecked: the store does not know them; Scrub holds the maintenance mutex)
   Status Choose(std::uint64_t max_bytes, ScrubProgress* progress);
   // Reads the chosen images. Only a lack of memory is an error: the next Choose chooses it again.
   // REQUIRES: the space of the last checkpoint is pinned since Choose

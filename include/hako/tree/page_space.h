@@ -77,7 +77,7 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.memory() } -> std::same_as<char*>;             // where unit 0 would be
   // An id; its line is locked, with a version that no reader of a former page holds.
   { s.NewPage() } -> std::same_as<std::uint32_t>;
-  // Unlocks it. REQUIRES: the caller has locked it
+  // Unlocks it. REQUIRES: the caller has locked it (checked in FreePage)
   { s.FreePage(id) } -> std::same_as<void>;
   // The first of `units` consecutive units; their contents are undefined.
   { s.Allocate(units) } -> std::same_as<std::uint32_t>;

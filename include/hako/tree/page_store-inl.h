@@ -98,6 +98,7 @@ Status PageStore<FileT>::CountFree() {
 // takes long only if it has to.
 template <File FileT>
 Status PageStore<FileT>::MakeSuperDurable() {
+  HAKO_DCHECK(file_.device().IsWritable());
   if (super_is_durable_) return absl::OkStatus();
   ++reinterpret_cast<unsigned char&>(super_.touched[0]);
   HAKO_RETURN_IF_ERROR(file_.WriteAt(super_.sequence % 2 * storage::kSlotDistance + offsetof(Super, touched),
@@ -120,9 +121,10 @@ Status PageStore<FileT>::SetLog(const log::DatabaseId& id, log::Position positio
 }
 
 // Stores `super` as the newer superblock. REQUIRES: all that it names is durable, and so is the
-// superblock that is the newer one now
+// superblock that is the newer one now (of the former the device does not tell)
 template <File FileT>
 Status PageStore<FileT>::StoreSuper(Super super) {
+  HAKO_DCHECK(super_is_durable_);
   if (super.clock != 0) super.clock = std::max<std::uint64_t>(super.clock, clock_.load(std::memory_order_relaxed));
   super.first_expiry = first_expiry_;
   super.version = VersionOf(kind_, super.clock);

@@ -169,7 +169,8 @@ class PageStore {
   // next Commit makes the moves take effect. Starts no further image after `max_bytes`. Checkpoints
   // may run between two calls.
   StatusOr<std::uint64_t> MoveForward(Moving* moving, std::uint64_t max_bytes);
-  // Truncates the file behind the units that the last checkpoint needs. REQUIRES: no Put since
+  // Truncates the file behind the units that the last checkpoint needs.
+  // REQUIRES: no Put since (unchecked: its units count as used until the next checkpoint, so they stay)
   Status CutFile();
 
   // The last checkpoint, readable until Unpin. Between the two, Copy may write it to another file,
@@ -182,6 +183,7 @@ class PageStore {
   StatusOr<Pinned> Pin(const log::NamedLog& log = {});
   // The same for a reader that has taken the entries that it needs from pages().
   void PinSpace() { space_.Pin(); }
+  bool space_is_pinned() const { return space_.is_pinned(); }
   void Unpin() { space_.Unpin(); }
   template <File OtherFile>
   Status Copy(const Pinned& pinned, OtherFile& out) const;

@@ -67,7 +67,7 @@ Status PageTree<Space, Compare>::MarkBelow(Line& line, std::size_t* num_evicted)
 }
 
 // Frees the pages and long values below a page. Drops unreadable pages; an error if one of them was
-// unreadable for lack of memory. REQUIRES: MarkBelow
+// unreadable for lack of memory. REQUIRES: MarkBelow (unchecked: some pages are not in memory)
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::FreeBelow(const View& page, Deferred& deferred) {
   Status failed;

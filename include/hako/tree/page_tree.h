@@ -72,7 +72,7 @@ namespace hako::tree {
 // Which leaf to read: that of a key, that of the greatest key below it, the first, the last.
 enum class Seek { kAt, kBefore, kFirst, kLast };
 
-// REQUIRES: from is below to
+// REQUIRES: from is below to (checked in CountRange, RemoveRange and ProcessMulti)
 using Range = KeyRange;
 
 template <class Space, Comparator Compare>
@@ -115,7 +115,7 @@ class PageTree {
   }
   std::uint32_t root_id() const { return IdOf(root()); }
   // After this the root stays locked, so every Fetch asks for a writer state. REQUIRES: no other
-  // thread uses the tree, and there are no writer states any more
+  // thread uses the tree, and there are no writer states any more (checked in Seal)
   void Seal() { root_ = &sealed_; }
 
   // Takes no lock, except for a long value in a resident space or where writers keep interfering;
@@ -179,28 +179,34 @@ class PageTree {
   };
   using Capture = sync::RangeCapture<std::string, std::string_view, IsBelow>;
   void BeginCapture(Capture* capture) {
+    space_.gate().AssertNoWriters();
     captures_.push_back(capture);
     space_.gate().SetCapturing(true);
   }
   void EndCapture(Capture* capture) {
+    space_.gate().AssertNoWriters();
     std::erase(captures_, capture);
     space_.gate().SetCapturing(!captures_.empty());
   }
 
-  // Removes all records, or none if memory runs out first. Captures fail. REQUIRES: no writers
+  // Removes all records, or none if memory runs out first. Captures fail.
+  // REQUIRES: no writers (checked in RemoveAll)
   Status RemoveAll(Deferred& deferred);
 
-  // Checks the invariants, and that there are `expected` records. REQUIRES: no writers
+  // Checks the invariants, and that there are `expected` records.
+  // REQUIRES: no writers (unchecked: a copy that is verified has no gate)
   Status Verify(std::uint64_t expected) const;
   // The same in two steps, for a resident space. CheckCount reads only lines and inner pages.
-  // REQUIRES: no writers. VerifyBeside then checks page by page, beside writers, and takes no lock.
+  // REQUIRES: no writers (unchecked, as Verify). VerifyBeside then checks page by page, beside writers, and
+  // takes no lock.
   Status CheckCount(std::uint64_t expected) const;
   Status VerifyBeside() const;
 
-  // Visits every page: visit(level, its size in bytes, bytes used). REQUIRES: no writers; a
-  // resident space
+  // Visits every page: visit(level, its size in bytes, bytes used). REQUIRES: no writers (unchecked, as
+  // Verify); a resident space
   template <class F>
   void ForEachPage(F&& visit) const {
+    static_assert(Space::kResident);
     ForEachPageBelow(root(), visit);
   }
 
@@ -290,12 +296,13 @@ class PageTree {
   [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::string_view key);
   // REQUIRES: the writer has locked the leaf, and not yet changed it
   void CaptureIfAsked(const Line& leaf) {
+    Lock(const_cast<Line&>(leaf).version).AssertLocked();
     if (space_.gate().IsCapturing()) [[unlikely]]
       CaptureLeaf(leaf);
   }
   [[gnu::cold, gnu::noinline]] void CaptureLeaf(const Line& leaf);
   Line* LockParent(const Line& child, std::string_view key) const;
-  // Locks a page of the tree. REQUIRES: no writers
+  // Locks a page of the tree. REQUIRES: no writers (unchecked, as Verify)
   Status LockPage(Line& line, int level = -1) const;
   template <bool kNotes, class S>
   HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;

@@ -103,7 +103,7 @@ class PageView {
   HAKO_INLINE char* end() const { return base_ + Load(line_->shape.units) * format::kPageUnit; }
 
   HAKO_INLINE std::int32_t* heads() const { return reinterpret_cast<std::int32_t*>(base_); }
-  // REQUIRES: leaf
+  // REQUIRES: leaf (unchecked, here and below: to a reader without the lock the page may be another one by now)
   HAKO_INLINE std::uint16_t* leaf_offsets() const {
     return reinterpret_cast<std::uint16_t*>(base_ + Load(line_->shape.groups) * format::kSlotGroup * sizeof(std::int32_t));
   }
@@ -134,7 +134,7 @@ class PageView {
   static constexpr format::PageOrder kOrder{kInlined, &Compare::Compare, [](std::string_view key) { return HeadOf(key, 0); }};
 
   // The first slot whose key is not below `key`, and its cell if it has the key. A reader without
-  // the lock may get a cell outside of the page. REQUIRES: leaf
+  // the lock may get a cell outside of the page. REQUIRES: leaf (unchecked)
   HAKO_INLINE Place Find(std::string_view key) const {
     Place place{{0, false}, nullptr, {}};
     if (guarded()) [[unlikely]] {
@@ -160,7 +160,7 @@ class PageView {
     return place;
   }
 
-  // The slot whose child's range contains `key`. REQUIRES: inner page
+  // The slot whose child's range contains `key`. REQUIRES: inner page (unchecked)
   HAKO_INLINE unsigned ChildFor(std::string_view key) const {
     if (guarded()) [[unlikely]] {
       if (const int side = SideOf(key); side != 0) return side < 0 ? 0 : count() - 1;
@@ -192,7 +192,7 @@ class PageView {
     hako::Prefetch(cell + 127);
   }
 
-  // The slot of the child that has the greatest key below `key`. REQUIRES: inner page
+  // The slot of the child that has the greatest key below `key`. REQUIRES: inner page (unchecked)
   unsigned ChildBefore(std::string_view key) const {
     const unsigned i = ChildForByCall(key);
     // Beyond the slots: a writer interfered.
@@ -259,7 +259,7 @@ class PageView {
   }
 
   // Writes the key of slot i to `out`, which has room for it and begins with the page's prefix
-  // already. Returns the key's size. REQUIRES: not slot 0 of an inner page
+  // already. Returns the key's size. REQUIRES: not slot 0 of an inner page (unchecked)
   HAKO_INLINE std::size_t CopyKeyAfterPrefix(unsigned i, const char* cell, const format::Cell& sizes, char* out) const {
     out += prefix_size();
     if constexpr (kBytewise) {

@@ -16,6 +16,7 @@ namespace hako::tree {
 
 template <File FileT>
 StatusOr<std::size_t> SharedPageMap<FileT>::Read(std::uint32_t id, std::span<std::byte> out) {
+  HAKO_DCHECK(out.size() >= format::kPageImageMax);
   for (Entry tried{};;) {
     Entry entry;
     {

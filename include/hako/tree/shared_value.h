@@ -17,6 +17,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "hako/base/assert.h"
 #include "hako/sync/atomic_bytes.h"
 
 namespace hako::tree {
@@ -25,7 +26,8 @@ class SharedValue {
  public:
   // The bytes of memory that a value takes.
   static std::uint64_t BytesFor(std::uint64_t size) { return sizeof(SharedValue) + size; }
-  // A value without content, with one reference. REQUIRES: `block` has BytesFor(size) bytes
+  // A value without content, with one reference. REQUIRES: `block` has BytesFor(size) bytes (unchecked: a
+  // pointer has no size)
   static SharedValue* MakeAt(void* block, std::size_t size) {
     const SharedValue made(size);
     sync::StoreShared(static_cast<char*>(block), reinterpret_cast<const char*>(&made), sizeof(made));
@@ -34,19 +36,23 @@ class SharedValue {
   SharedValue(const SharedValue&) = delete;
 
   // REQUIRES: the caller, or a leaf that it has locked, has a reference
-  void AddReference() { users_.fetch_add(1, std::memory_order_relaxed); }
+  void AddReference() {
+    HAKO_DCHECK(users_.load(std::memory_order_relaxed) != 0);
+    users_.fetch_add(1, std::memory_order_relaxed);
+  }
   // Whether it was the last one: then the caller frees the memory.
   bool DropReference() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   std::size_t size() const { return size_; }
   // Call it once. REQUIRES: `value` has size() bytes
   void Fill(std::string_view value) {
+    HAKO_DCHECK(value.size() == size_ && !is_filled());
     sync::StoreShared(bytes(), value.data(), size_);
     is_filled_.store(1, std::memory_order_release);
     is_filled_.notify_all();
   }
   bool is_filled() const { return is_filled_.load(std::memory_order_acquire) != 0; }
   // Waits until the value is filled, and returns its bytes. REQUIRES: the caller holds no lock, or
-  // the value is filled
+  // the value is filled (unchecked: locks leave no trace in a thread)
   std::string_view Wait() {
     is_filled_.wait(0, std::memory_order_acquire);
     return {bytes(), size_};

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/format/page_format.h"
 #include "hako/sync/atomic_bytes.h"
 
@@ -78,6 +79,7 @@ class UnitRuns {
 
   // Puts free units into a bin. REQUIRES: no neighbour is free
   void Link(std::uint32_t run, std::uint32_t units) {
+    HAKO_DCHECK(units != 0 && !IsEdge(run - 1) && !IsEdge(run + units));  // invariant 1
     std::uint32_t& head = heads_[BinOf(units)];
     Store(run, {units, 0, head});
     sync::StoreShared(At(run + units) - sizeof(units), reinterpret_cast<const char*>(&units), sizeof(units));

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
 
 namespace hako::tree {
@@ -37,13 +38,14 @@ class UnsavedValue {
   std::size_t size() const { return size_; }
   // Call it once. REQUIRES: `value` has size() bytes
   void Fill(std::string_view value) {
+    HAKO_DCHECK(value.size() == size_ && !is_filled());
     std::memcpy(bytes_.get(), value.data(), size_);
     is_filled_.store(true, std::memory_order_release);
     is_filled_.notify_all();
   }
   bool is_filled() const { return is_filled_.load(std::memory_order_acquire); }
   // Waits until the value is filled, and returns its bytes. REQUIRES: the caller holds no lock, or
-  // the value is filled
+  // the value is filled (unchecked: locks leave no trace in a thread)
   std::string_view Wait() const {
     is_filled_.wait(false, std::memory_order_acquire);
     return {bytes_.get(), size_};
