@@ -59,8 +59,7 @@ constexpr TkrzwLine kExitCodes[] = {{"0", "Done"},
                                     {"3", "A file could not be opened, read or written"},
                                     {"4", "Another process has the database open"},
                                     {"128 + N", "Stopped by signal N; 130 for Ctrl-C. Changes made until then are in the database"}};
-constexpr TkrzwLine kEnvironment[] = {{"REDISCLI_AUTH", "The password for a server whose address has none"},
-                                      {"NO_COLOR", "If set and not empty, output to a terminal has no colours"},
+constexpr TkrzwLine kEnvironment[] = {{"NO_COLOR", "If set and not empty, output to a terminal has no colours"},
                                       {"TERM", "If dumb, output has no colours either"},
                                       {"HAKO_HISTORY",
                                        "The file that stores the lines of 'hako shell', default ~/.hako_history; "
@@ -108,13 +107,6 @@ std::string ManPage(const CLI::App& root) {
       "of "
       "the command "
       "win.\n");
-  absl::StrAppend(
-      &page, ".SH SERVERS\nThe commands get, set, remove, rekey, expire, count, list and search also work on a server in place of a file, ",
-      "and perf with ", Bold("--remote"), ": on hako-server, or another that speaks the protocol of Redis. Its address is ",
-      Plain("redis://USER:PASSWORD@HOST:PORT"), ", where all but the host may be left out; ",
-      Plain("rediss://HOST?cacert=FILE&cert=FILE&key=FILE"),
-      ", with TLS, a CA in place of those of the system, and a certificate of the client; or ", Plain("unix:///PATH"),
-      ", a socket of this machine. list is in order if the server has an ordered database, else in the order of SCAN.\n");
   page.append(".SH COMMANDS\n");
   for (const CommandRow& command : table) {
     if (!command.name.empty()) AppendCommand(command, &page);

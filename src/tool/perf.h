@@ -49,14 +49,11 @@ struct PerfOptions {
   bool iterator = false, clear = false, sync = false;
   // stalls
   bool stalls = false, durable = false;
-  std::int64_t num_records = 0;  // the default of the run
+  std::int64_t num_records = 1'000'000;
   std::int64_t huge_size = 128 << 20;
   std::int64_t batch_size = -1;  // a sixteenth of the records
   double seconds = 1;
   std::vector<std::string> operations;  // empty: all
-  // on a server
-  std::string remote;
-  std::int64_t pipeline = 1;
 
   bool IsAll() const { return !set_only && !get_only && !iter_only && !remove_only; }
 };
@@ -67,8 +64,6 @@ int RunPerfOnHash(PerfRunKind run, const PerfOptions& options);
 int RunPerfOnTree(PerfRunKind run, const PerfOptions& options);
 int RunPerfOnTiny(PerfRunKind run, const PerfOptions& options);
 int RunPerfOnBaby(PerfRunKind run, const PerfOptions& options);
-// Set, get and remove records of a server, whose other records stay (perf_remote.cc).
-int RunPerfOnServer(const PerfOptions& options);
 
 // The dots that thread 0 prints during a phase.
 class Dots {

@@ -133,20 +133,14 @@ void AddStallOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--stalls", options->stalls,
                 "Measure how long single Gets and Sets take beside each maintenance operation: p50, p99.9 and the longest");
   AddTargetOptions(app, options);
-  app->add_option("--remote", options->remote,
-                  "Measure a server, such as redis://localhost:6379: set, get and remove records whose keys begin with hako-perf:")
-      ->option_text("SERVER")
-      ->excludes("--stalls");
-  AddNumber(app, "--threads", &options->num_threads, "With --remote: number of connections, each in a thread, default 1", 1, 2000);
-  AddNumber(app, "--pipeline", &options->pipeline, "With --remote: requests that a connection sends together, default 1", 1, 10'000);
-  AddNumber(app, "--records", &options->num_records, "Number of records, default 1000000, with --remote 100000", 1, 1 << 30);
+  AddNumber(app, "--records", &options->num_records, "Number of records, default 1000000", 1, 1 << 30);
   AddNumber(app, "--size", &options->value_size, "Size of a value in bytes, default 100", 1, 1 << 30);
-  AddNumber(app, "--huge", &options->huge_size, "With --stalls: size of the huge value in bytes, default 128Mi", 1, 2'147'483'647);
+  AddNumber(app, "--huge", &options->huge_size, "Size of the huge value in bytes, default 128Mi", 1, 2'147'483'647);
   AddNumber(app, "--batch", &options->batch_size,
-            "With --stalls: keys of the large batch, default a sixteenth of all, which changes every page of a tree", 1, 1 << 30);
+            "Keys of the large batch, default a sixteenth of all, which changes every page of a tree", 1, 1 << 30);
   std::vector<std::string> names = {std::string(kHarvest)};
   for (const std::string_view name : kStallOperations) names.emplace_back(name);
-  app->add_option("--operations", options->operations, "With --stalls: the operations to measure, separated by commas, default all")
+  app->add_option("--operations", options->operations, "The operations to measure, separated by commas, default all")
       ->delimiter(',')
       ->option_text(absl::StrJoin(names, "|"))
       ->check([names](const std::string& name) {
@@ -156,17 +150,15 @@ void AddStallOptions(CLI::App* app, PerfOptions* options) {
       });
   AddSeconds(
       app, "--seconds", [options](double seconds) { options->seconds = seconds; },
-      "With --stalls: how long \"idle\" lasts, the measurement beside no operation; default 1");
-  app->add_option("--copy", options->copy_path, "With --stalls: FILE of the copy, default that of --path with .stalls")
+      "How long \"idle\" lasts, the measurement beside no operation; default 1");
+  app->add_option("--copy", options->copy_path, "FILE of the copy, default that of --path with .stalls")
       ->option_text("FILE");
-  app->add_flag("--durable", options->durable, "With --stalls: each Set survives a power cut when it returns");
+  app->add_flag("--durable", options->durable, "Each Set survives a power cut when it returns");
   app->add_flag("--json", options->json, "One JSON object for each operation, in nanoseconds");
 }
 
 int RunStalls(PerfOptions& options) {
-  if (!options.remote.empty()) return RunPerfOnServer(options);
-  if (!options.stalls) return FailUsage("perf", "nothing to measure: give sequence, parallel, wicked, --stalls or --remote");
-  if (options.num_records == 0) options.num_records = 1'000'000;
+  if (!options.stalls) return FailUsage("perf", "nothing to measure: give sequence, parallel, wicked or --stalls");
   // If the whole tree fits into memory, a large batch shows no stalls.
   if (options.cache_bytes < 0 && options.max_cached_pages < 0)
     options.cache_bytes = std::max<std::int64_t>(1 << 20, options.num_records * (options.value_size + 16) / 10);

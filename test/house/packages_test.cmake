@@ -28,9 +28,7 @@ needs("" "" Threads hako)
 needs("libcli11-dev" "${tooled}" CLI11 CLI)
 needs("nlohmann-json3-dev" "${tooled}" nlohmann_json nlohmann)
 needs("libgtest-dev;libgmock-dev" "${tested}" GTest gtest gmock)
-needs(libedit-dev "${tooled}" edit histedit.h) # the tool builds without these four, but stages test it with them
-needs(libhiredis-dev "${tooled}" hiredis hiredis/hiredis.h)
-needs(libssl-dev "${tooled}" crypto ssl openssl/ssl.h)
+needs(libedit-dev "${tooled}" edit histedit.h) # the tool builds without these three, but stages test it with them
 needs(libzstd-dev "${tooled};asan;asan-full;quick;fuzz;torture" zstd zstd.h)
 needs(liblz4-dev "${tooled};asan;asan-full;quick;fuzz;torture" lz4 lz4.h)
 needs(libsqlite3-dev "${tested}" sqlite3 sqlite3.h)
