@@ -9,7 +9,6 @@
 #include "hako/version.h"
 #include "tool/command.h"
 #include "tool/command_table.h"
-#include "tool/tkrzw.h"
 
 namespace hako::tool {
 namespace {
@@ -53,18 +52,21 @@ void AppendCommand(const CommandRow& command, std::string* page) {
   }
 }
 
-constexpr TkrzwLine kExitCodes[] = {{"0", "Done"},
-                                    {"1", "No: the key is absent, verify found damage, salvage lost records, rebuild was not needed"},
-                                    {"2", "Wrong usage"},
-                                    {"3", "A file could not be opened, read or written"},
-                                    {"4", "Another process has the database open"},
-                                    {"128 + N", "Stopped by signal N; 130 for Ctrl-C. Changes made until then are in the database"}};
-constexpr TkrzwLine kEnvironment[] = {{"NO_COLOR", "If set and not empty, output to a terminal has no colours"},
-                                      {"TERM", "If dumb, output has no colours either"},
-                                      {"HAKO_HISTORY",
-                                       "The file that stores the lines of 'hako shell', default ~/.hako_history; "
-                                       "empty for none. Lines that begin with a blank are not stored"}};
-constexpr TkrzwLine kExamples[] = {
+struct Line {
+  std::string_view name, meaning;
+};
+constexpr Line kExitCodes[] = {{"0", "Done"},
+                               {"1", "No: the key is absent, verify found damage, salvage lost records, rebuild was not needed"},
+                               {"2", "Wrong usage"},
+                               {"3", "A file could not be opened, read or written"},
+                               {"4", "Another process has the database open"},
+                               {"128 + N", "Stopped by signal N; 130 for Ctrl-C. Changes made until then are in the database"}};
+constexpr Line kEnvironment[] = {{"NO_COLOR", "If set and not empty, output to a terminal has no colours"},
+                                 {"TERM", "If dumb, output has no colours either"},
+                                 {"HAKO_HISTORY",
+                                  "The file that stores the lines of 'hako shell', default ~/.hako_history; "
+                                  "empty for none. Lines that begin with a blank are not stored"}};
+constexpr Line kExamples[] = {
     {"hako import packages.hkh packages.tsv", "Create a database from lines of key, tab, value"},
     {"hako get packages.hkh bash", "Look a key up"},
     {"hako list packages.hkh --items -1 --json | jq .key", "All records as JSON Lines"},
@@ -117,11 +119,6 @@ std::string ManPage(const CLI::App& root) {
   for (const auto& [name, meaning] : kEnvironment) AppendItem(Bold(name), meaning, &page);
   page.append(".SH EXAMPLES\n");
   for (const auto& [line, meaning] : kExamples) AppendItem(Bold(line), meaning, &page);
-  absl::StrAppend(&page, ".SH COMING FROM TKRZW\nCommands and options of tkrzw_dbm_util and tkrzw_dbm_perf are here by the same names and ",
-                  "with the same meaning, except these. mem of perf is in bytes; there it is in KiB times 1000.\n");
-  for (const auto& [name, line] : kTkrzwCommands) AppendItem(Bold(name), line, &page);
-  for (const auto& [name, line] : kTkrzwFlags) AppendItem(Bold(absl::StrCat("--", ToAbsl(name))), line, &page);
-  for (const auto& [name, line] : kTkrzwOptions) AppendItem(Bold(absl::StrCat("--", ToAbsl(name))), line, &page);
   page.append(".SH SEE ALSO\n.BR mdb_dump (1),\n.BR db_dump (1)\n");
   return page;
 }

@@ -1,9 +1,8 @@
 // hako perf: its options and reports. The phases are in perf_sequence.h, perf_parallel.h,
 // perf_wicked.h and perf_stalls.h.
 //
-// The output is that of tkrzw_dbm_perf, line for line, so that scripts for that tool keep working.
-// Two things differ on purpose: `mem` is in bytes (there: KiB times 1000), and usage errors exit
-// with code 2. The honest modes, which that tool lacks, and direct I/O add lines.
+// The lines of the phases are those of tkrzw_dbm_perf, so that its published figures can be compared; but
+// `mem` is in bytes (there: KiB times 1000). The honest modes, which that tool lacks, and direct I/O add lines.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,6 @@ struct PerfOptions {
   std::int64_t align_pow = -1;
   std::int64_t max_page_size = -1;
   std::int64_t cache_bytes = -1;
-  std::int64_t max_cached_pages = -1;  // the same in pages of that size
   std::int64_t checkpoint_bytes = -1;
   bool sync_hard = false, json = false, latency = false;
   bool random_key = false, random_value = false, validate = false, rebuild = false;
@@ -102,8 +100,5 @@ void PrintReport(const PerfOptions& options, const PhaseReport& report);
 
 // Memory of this process, in bytes.
 std::int64_t ResidentBytes();
-
-// A status in the words of Tkrzw: "NOT_FOUND_ERROR", "SYSTEM_ERROR: message".
-std::string TkrzwName(const Status& status);
 
 }  // namespace hako::tool

@@ -55,7 +55,6 @@ needs("dpkg-dev;file" dev dpkg-deb cpack) # cpack asks file and dpkg-shlibdeps w
 needs(debootstrap bare debootstrap)
 needs(lmdb-utils "dev;tsan;release;coverage" mdb_load mdb_dump)
 needs(db-util "dev;tsan;release;coverage" db5.3_load db5.3_dump)
-needs(tkrzw-utils "dev;tsan;release;coverage" tkrzw_dbm_perf tkrzw_dbm_util)
 needs(zsh "dev;tsan;release;coverage" zsh)
 needs(fish "dev;tsan;release;coverage" fish)
 needs(redis-tools "dev;tsan;release;coverage" redis-server)

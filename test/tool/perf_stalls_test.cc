@@ -51,7 +51,7 @@ TEST(PerfStalls, MeasuresEveryOperationOfADatabase) {
 TEST(PerfStalls, MeasuresPositionalFiles) {
   for (const std::string kind : {"hash", "tree"}) {
     const TempDir dir;
-    const ToolResult result = RunTool(StallsOf(kind, dir.File("p"), {"--json", "--file", "pos-para", "--durable"}));
+    const ToolResult result = RunTool(StallsOf(kind, dir.File("p"), {"--json", "--file", "pos", "--durable"}));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(OperationsIn(result), testing::Contains("harvest"));
   }
