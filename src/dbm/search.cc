@@ -11,7 +11,7 @@ namespace hako {
 namespace {
 
 // REQUIRES: !text.empty()
-std::string_view FirstCharacter(std::string_view text) { return text.substr(0, std::max<std::size_t>(text::Utf8Length(text), 1)); }
+std::string_view FirstCharacter(std::string_view text) { return text.substr(0, text::CharacterLength(text)); }
 
 }  // namespace
 
