@@ -227,7 +227,8 @@ void AddSearchCommand(Commands& commands) {
   AddDatabaseOptions(app, &options->database, Access::kRead);
   app->add_option("PATTERN", options->pattern, "The pattern")->required()->type_name("");
   AddChoice(app, "--mode", &options->mode, {"contain", "begin", "end", "regex", "edit"},
-            "Keys that contain, begin with or end with PATTERN, or match it; or those at the smallest edit distance");
+            "Keys that contain, begin with or end with PATTERN, or match it, a regular expression of RE2; or those at the smallest edit "
+            "distance");
   AddListOptions(app, options.get());
 }
 

@@ -22,6 +22,7 @@ set(compiling "${tooled};asan;asan-full;quick;fuzz;torture;docs")
 
 # By find_package, find_path and find_library.
 needs(libabsl-dev "${compiling}" absl)
+needs(libre2-dev "${compiling}" re2 re2/re2.h)
 needs(liburing-dev "${compiling}" liburing liburing.h uring)
 needs(libxxhash-dev "${compiling}" xxhash xxhash.h)
 needs("" "" Threads hako)
@@ -61,7 +62,7 @@ needs(redis-tools "dev;tsan;release;coverage" redis-server)
 needs(patch dev patch)
 needs(python3 dev python3)
 # test/seeded/run compiles without CMake.
-needs("g++;pkg-config;patch;libabsl-dev;liburing-dev;libxxhash-dev;libgtest-dev;libgmock-dev;libzstd-dev;liblz4-dev" seeded patch)
+needs("g++;pkg-config;patch;libabsl-dev;libre2-dev;liburing-dev;libxxhash-dev;libgtest-dev;libgmock-dev;libzstd-dev;liblz4-dev" seeded patch)
 needs(mandoc "dev;tsan;release;coverage" mandoc)
 needs(e2fsprogs "${tested}" mkfs.ext2 mkfs.ext4)
 needs(xfsprogs "${tested}" mkfs.xfs)

@@ -125,7 +125,7 @@ const Mistake kMistakes[] = {
     {{"list", "a.hkh", "--move", "back"},
      "hako list: --move: back not in {first,jump,jumplower,jumplowerinc,jumpupper,jumpupperinc}",
      " list"},
-    {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression (ECMAScript)", " search"},
+    {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression: missing ): (", " search"},
     {{"get", "a.hkh?num_recrods=5", "k"},
      "hako get: FILE: 'a.hkh?num_recrods=5': unknown option 'num_recrods'; the options are dbm, file, mode, wait, num_records, align_pow, "
      "seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
