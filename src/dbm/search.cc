@@ -14,7 +14,7 @@ namespace {
 // REQUIRES: !text.empty()
 std::string_view FirstCharacter(std::string_view text) {
   HAKO_DCHECK(!text.empty());
-  return text.substr(0, std::max<std::size_t>(text::Utf8Length(text), 1));
+  return text.substr(0, text::CharacterLength(text));
 }
 
 }  // namespace

@@ -1,13 +1,8 @@
-// ReplicatedLog: makes the effects of commands durable. LocalLog is its model on one machine: the database
-// or the table applies the effects at once and logs them itself, and Commit waits for that log.
-//
-// A model over several machines would take the effects (hako::WriteBatch) of one turn of a loop as one
-// entry, propose it in Position, and apply it on each machine once it is committed. Commit would wait for
-// that.
+// LocalLog: makes the effects of commands durable. The database or the table applies the effects at once and
+// logs them itself, and Commit waits for that log.
 #pragma once
 
 #include <atomic>
-#include <concepts>
 #include <cstdint>
 
 #include "hako/base/status.h"
@@ -17,20 +12,6 @@
 
 namespace hako::server {
 
-template <class L>
-concept ReplicatedLog = requires(L& log) {
-  // The position behind the last change of the calling thread. A loop thread calls it at the end of a
-  // turn that has changed records.
-  { log.Position() } -> std::same_as<std::uint64_t>;
-  // Waits until all changes before that position are committed. Replies are sent only if it returns OK.
-  // After an error the outcome is unknown, and the connections are closed without a reply. Thread-safe.
-  { log.Commit(std::uint64_t{}) } -> std::same_as<Status>;
-  // Whether Commit waits for a device, and so takes long.
-  { log.Waits() } -> std::same_as<bool>;
-  // Called by one thread once a second.
-  { log.Tick() } -> std::same_as<Status>;
-};
-
 // D: AnyDBM or TableDBM. `database` is nullptr if the server has none; then Position and Commit are not called.
 // Thread-safe.
 template <class D>
@@ -38,13 +19,18 @@ class LocalLog {
  public:
   LocalLog(D* database, const Settings& settings) : database_(database), settings_(settings) {}
 
+  // The position behind the last change of the calling thread. A loop thread calls it at the end of a turn
+  // that has changed records.
   std::uint64_t Position() {
     const std::uint64_t lsn = database_->LastLsn();
     sync::RaiseTo(last_lsn_, lsn);
     return lsn;
   }
+  // Whether Commit waits for a device, and so takes long.
   bool Waits() const { return settings_.fsync.load(std::memory_order_relaxed) == Fsync::kAlways; }
-  // Concurrent calls share one sync of the log.
+  // Waits until all changes before that position are committed. Replies are sent only if it returns OK. After
+  // an error the outcome is unknown, and the connections are closed without a reply. Concurrent calls share
+  // one sync of the log.
   Status Commit(std::uint64_t lsn) {
     if (Waits()) {
       Status status = database_->WaitDurable(lsn);
@@ -54,6 +40,7 @@ class LocalLog {
     has_changed_.store(true, std::memory_order_relaxed);
     return absl::OkStatus();
   }
+  // Called by one thread once a second.
   Status Tick() {
     if (settings_.fsync == Fsync::kNo || !has_changed_.exchange(false)) return absl::OkStatus();
     const std::uint64_t lsn = last_lsn_;
@@ -72,6 +59,5 @@ class LocalLog {
   std::atomic<bool> has_changed_{false};
   std::atomic<std::uint64_t> last_lsn_{0}, durable_lsn_{0};
 };
-static_assert(ReplicatedLog<LocalLog<AnyDBM>>);
 
 }  // namespace hako::server

@@ -2,7 +2,7 @@
 //
 // Threads: the main thread accepts clients, hands each to the next loop thread, answers requests for
 // metrics, and waits for signals. The loop threads run commands. Once a second, the ticker calls
-// ReplicatedLog::Tick, removes expired records, and loads a renewed certificate.
+// LocalLog::Tick, removes expired records, and loads a renewed certificate.
 //
 // Order of a stop: the listening sockets are closed; each loop finishes its turn, with its commit and its
 // replies, and closes its connections; the ticker ends; the database is closed, which makes everything

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "hako/base/assert.h"
+#include "hako/text/text_encoding.h"
 
 namespace hako::server {
 
@@ -38,15 +39,7 @@ UserTable::Hash UserTable::HashOf(std::string_view text) {
 
 std::optional<UserTable::Hash> UserTable::ParseHash(std::string_view text) {
   Hash hash{};
-  if (text.size() != 1 + 2 * hash.size()) return std::nullopt;
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-  };
-  for (std::size_t i = 0; i < hash.size(); ++i) {
-    const int high = digit(text[1 + 2 * i]), low = digit(text[2 + 2 * i]);
-    if (high < 0 || low < 0) return std::nullopt;
-    hash[i] = static_cast<unsigned char>(16 * high + low);
-  }
+  if (text.size() != 1 + 2 * hash.size() || !text::DecodeHex(text.substr(1), reinterpret_cast<char*>(hash.data()))) return std::nullopt;
   return hash;
 }
 

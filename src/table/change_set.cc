@@ -100,7 +100,7 @@ Status ChangeSet::Apply(TableCore& core, const Change& change, std::span<const C
   using Kind = ChangeKind;
   if (change.only_if != nullptr) {
     const bool matches = state->has && change.only_if->Matches(change.key, RowView(state->new_bytes, &core.catalogue.names()));
-    if (change.only_if->IsStopped()) return QueryEffort::Error();
+    if (change.only_if->IsStopped()) return change.only_if->error();
     if (!matches) return absl::OkStatus();
     ++num_changed_;
   }

@@ -18,8 +18,15 @@ struct Pattern {
 };
 
 bool MatchesPattern(const Pattern& pattern, std::string_view text, QueryEffort* effort) {
-  if (effort == nullptr) return pattern.regex.Matches(text);
-  return pattern.regex.Search(text, [effort] { return effort->Take(); }).value_or(false);
+  if (effort != nullptr) {
+    if (!effort->TakeRow(text.size())) return false;
+    if (pattern.regex.MostSteps(text.size()) > QueryEffort::kMatchStepsMax) {
+      effort->Refuse(absl::OutOfRangeError(
+          absl::StrCat("the regular expression is too large for a text of ", text.size(), " bytes: a match could take minutes")));
+      return false;
+    }
+  }
+  return pattern.regex.Matches(text);
 }
 
 namespace {

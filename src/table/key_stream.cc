@@ -53,7 +53,7 @@ bool RangeStream::Show() {
   const bool is_row = range_.index == nullptr;
   if (is_row && record[0] != kRowSpace) return false;
   if (effort_ != nullptr && !(is_row ? effort_->TakeRow(cursor().value().size()) : effort_->Take())) {
-    status_ = QueryEffort::Error();
+    status_ = effort_->error();
     return false;
   }
   if (is_row) {

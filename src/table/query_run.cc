@@ -174,14 +174,14 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
   HAKO_RETURN_IF_ERROR(stream.status());
   bool goes_on = true;
   if (!keys_.empty()) HAKO_RETURN_IF_ERROR(FetchRows(keys_, orders_, look, &goes_on));
-  return filter_.IsStopped() ? QueryEffort::Error() : absl::OkStatus();
+  return filter_.IsStopped() ? filter_.error() : absl::OkStatus();
 }
 
 Status QueryRun::FetchRow(std::string_view key, const std::string* order, ShowRef show, bool* goes_on) {
   RowBuffer bytes;
   const Status status = key.size() > TableLimits::kKeySize ? AbsentError() : core_.FetchRow(key, &bytes);
   if (!status.ok() && !absl::IsNotFound(status)) return status;
-  if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(status.ok() ? bytes.view().size() : 0)) return QueryEffort::Error();
+  if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(status.ok() ? bytes.view().size() : 0)) return wanted_.effort->error();
   if (!status.ok()) return absl::OkStatus();
   const RowView row(bytes.view(), &core_.catalogue.names());
   if (order == nullptr || OrderOf(key, row) == *order) *goes_on = show(key, row);
@@ -204,7 +204,7 @@ Status QueryRun::FetchRows(std::span<const std::string> keys, std::span<const st
       },
       [&found](std::size_t i, bool is_there) { found[i] = is_there; }));
   for (std::size_t i = 0; i < keys.size() && *goes_on; ++i) {
-    if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(found[i] ? rows_[i].size() : 0)) return QueryEffort::Error();
+    if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(found[i] ? rows_[i].size() : 0)) return wanted_.effort->error();
     if (!found[i]) continue;
     const RowView row(rows_[i], &core_.catalogue.names());
     if (orders.empty() || OrderOf(keys[i], row) == orders[i]) *goes_on = show(keys[i], row);
@@ -274,7 +274,7 @@ Status QueryRun::EachSorted(Query::Visit visit) {
     };
     bool goes_on = true;
     HAKO_RETURN_IF_ERROR(ShowSorted(behind_offset, show, &goes_on));
-    if (filter_.IsStopped()) return QueryEffort::Error();
+    if (filter_.IsStopped()) return filter_.error();
     if (!goes_on || items.size() < most) return absl::OkStatus();
     after_ = std::move(items.back());
     to_skip = 0;

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "hako/text/text_encoding.h"
+
 namespace hako::table {
 namespace {
 
@@ -22,29 +24,11 @@ constexpr std::array<char, 128> kFolded = [] {
 // Whether a byte of a character is not its first.
 bool IsContinuation(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
 
-// The length of the character that this byte begins, if the text goes on as it says.
-std::size_t LengthByLead(char byte) {
-  const auto lead = static_cast<unsigned char>(byte);
-  return lead < 0xc2 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 1;
-}
-
-// The length of the character at the beginning of `text`: 1 for a byte that begins no well-formed
-// one. Overlong forms are not looked for: they only make other words.
-std::size_t CharacterLength(std::string_view text) {
-  const std::size_t size = LengthByLead(text[0]);
-  if (size > text.size()) return 1;
-  for (std::size_t i = 1; i < size; ++i) {
-    if (!IsContinuation(text[i])) return 1;
-  }
-  return size;
-}
-
 bool IsPunctuation(std::string_view character) {
-  const auto byte = [character](std::size_t i) { return static_cast<unsigned char>(character[i]); };
-  if (character.size() == 2) return byte(0) == 0xc2 && byte(1) >= 0xa0 && byte(1) <= 0xbf;
-  if (character.size() != 3) return false;
-  const std::uint32_t point = (byte(0) & 15u) << 12 | (byte(1) & 63u) << 6 | (byte(2) & 63u);
-  return (point >= 0x2000 && point <= 0x206f) || (point >= 0x3000 && point <= 0x303f) || (point >= 0xff00 && point <= 0xff0f);
+  if (character.size() == 1) return false;  // a byte that is no character
+  const std::uint32_t point = text::CodePoint(character);
+  return (point >= 0xa0 && point <= 0xbf) || (point >= 0x2000 && point <= 0x206f) || (point >= 0x3000 && point <= 0x303f) ||
+         (point >= 0xff00 && point <= 0xff0f);
 }
 
 }  // namespace
@@ -66,7 +50,7 @@ void ForEachWord(std::string_view text, FunctionRef<void(std::string_view word)>
       text.remove_prefix(1);
       continue;
     }
-    const std::string_view character = text.substr(0, CharacterLength(text));
+    const std::string_view character = text.substr(0, text::CharacterLength(text));
     if (IsPunctuation(character)) {
       end_word();
     } else if (size + character.size() <= kWordMax) {
@@ -88,7 +72,7 @@ std::string_view WithoutCutCharacters(std::string_view substring) {
   while (!substring.empty() && IsContinuation(substring[0])) substring.remove_prefix(1);
   std::size_t last = substring.size();  // the last byte that begins a character
   while (last > 0 && IsContinuation(substring[--last])) continue;
-  if (last < substring.size() && LengthByLead(substring[last]) > substring.size() - last) return substring.substr(0, last);
+  if (last < substring.size() && text::Utf8Length(substring.substr(last)) == 0) return substring.substr(0, last);
   return substring;
 }
 
@@ -96,13 +80,13 @@ void ForEachGram(std::string_view text, unsigned q, FunctionRef<void(std::string
   std::size_t begin = 0, end = 0;
   for (unsigned i = 0; i < q; ++i) {
     if (end == text.size()) return;
-    end += CharacterLength(text.substr(end));
+    end += text::CharacterLength(text.substr(end));
   }
   for (;;) {
     visit(text.substr(begin, end - begin));
     if (end == text.size()) return;
-    begin += CharacterLength(text.substr(begin));
-    end += CharacterLength(text.substr(end));
+    begin += text::CharacterLength(text.substr(begin));
+    end += text::CharacterLength(text.substr(end));
   }
 }
 

@@ -67,7 +67,7 @@ int RunGet(GetOptions options) {
     if (!options.unescape.Apply({&key})) return FailUsage("get", UnescapeOption::kMalformed);
   }
   if (!options.multi && options.keys.size() > 1) return FailUsage("get", "several keys require --multi");
-  return WithRecords(options.database, [&options](auto& db) -> int {
+  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     Output output(STDOUT_FILENO);
     const bool with_key = options.multi || options.style.style() == RecordStyle::kJson;
     int code = kExitDone;
@@ -139,7 +139,6 @@ std::string_view AdviceOnTimes(AnyDBM& db, const Status& status) {
   if (!absl::IsFailedPrecondition(status) || db.expiry() != nullptr) return "";
   return "create another with hako create 'NEW?expiry=true', and move the records by hako merge NEW OLD";
 }
-std::string_view AdviceOnTimes(RemoteDatabase&, const Status&) { return ""; }
 
 struct SetCommandOptions {
   DatabaseOptions database;
@@ -156,8 +155,7 @@ struct SetCommandOptions {
   TimeOptions time;
 };
 
-template <class Db>
-int Increment(const SetCommandOptions& options, Db& db) {
+int Increment(const SetCommandOptions& options, AnyDBM& db) {
   const StatusOr<std::int64_t> sum = db.Increment(options.key, options.delta);
   if (!sum.ok()) return FailDatabase(options.database, sum.status());
   Output output(STDOUT_FILENO);
@@ -200,7 +198,7 @@ int RunSet(SetCommandOptions options) {
   if (has_file || (options.value == "-" && !options.unescape.is_given())) {
     if (const int code = ReadValue(has_file ? options.value_file : "-", &options.value); code != kExitDone) return code;
   }
-  return WithRecords(options.database, [&options, increments](auto& db) -> int {
+  return WithDatabase(options.database, [&options, increments](AnyDBM& db) -> int {
     if (increments) return Increment(options, db);
     const Status status =
         options.append->count() > 0
@@ -222,7 +220,7 @@ int RunRemove(RemoveOptions options) {
   for (std::string& key : options.keys) {
     if (!options.unescape.Apply({&key})) return FailUsage("remove", UnescapeOption::kMalformed);
   }
-  return WithRecords(options.database, [&options](auto& db) -> int {
+  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     int code = kExitDone;
     for (const std::string& key : options.keys) {
       const Status status = db.Remove(key);
@@ -246,7 +244,7 @@ struct RekeyOptions {
 
 int RunRekey(RekeyOptions options) {
   if (!options.unescape.Apply({&options.old_key, &options.new_key})) return FailUsage("rekey", UnescapeOption::kMalformed);
-  return WithRecords(options.database, [&options](auto& db) -> int {
+  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     const bool is_same = options.new_key == options.old_key;
     const Status status =
         is_same ? db.GetSize(options.old_key).status() : db.Rekey(options.old_key, options.new_key, {.overwrite = !options.no_overwrite});
@@ -269,16 +267,14 @@ Status ChangeTime(AnyDBM& db, std::string_view key, std::uint64_t ttl, std::uint
   if (db.expiry() == nullptr) return Expiry::NoTimesError();
   return db.SetExpiry(key, ttl != 0 ? db.expiry()->Now() + ttl : at);
 }
-Status ChangeTime(RemoteDatabase& db, std::string_view key, std::uint64_t ttl, std::uint64_t at) { return db.Expire(key, ttl, at); }
 Status RemoveTime(AnyDBM& db, std::string_view key) { return db.expiry() == nullptr ? Expiry::NoTimesError() : db.Persist(key); }
-Status RemoveTime(RemoteDatabase& db, std::string_view key) { return db.Persist(key); }
 
 // Prints the time of the record if no other is given.
 int RunExpire(ExpireOptions options) {
   if (!options.unescape.Apply({&options.key})) return FailUsage("expire", UnescapeOption::kMalformed);
   const bool changes = options.never || options.time.IsGiven();
   if (!changes) options.database.any.file.mode = OpenMode::kReadOnly;
-  return WithRecords(options.database, [&](auto& db) -> int {
+  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     Status status;
     if (!changes) {
       const StatusOr<std::uint64_t> time = db.GetExpiry(options.key);
@@ -308,7 +304,6 @@ void AddGetCommand(Commands& commands) {
   const auto options = std::make_shared<GetOptions>();
   options->database.for_tables = "'hako table get' prints a row";
   CLI::App* app = commands.Add("get", "Print the value of a key; exit code 1 if it is absent", [options] { return RunGet(*options); });
-  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddKeys(app, &options->keys, "The key; several with --multi");
   app->add_flag("--multi", options->multi, "Take several keys, and print key and value of each that exists");
@@ -320,7 +315,6 @@ void AddSetCommand(Commands& commands) {
   const auto options = std::make_shared<SetCommandOptions>();
   options->database.for_tables = "'hako table put' stores a row";
   CLI::App* app = commands.Add("set", "Store a record", [options] { return RunSet(*options); });
-  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_option("KEY", options->key, "The key")->required()->type_name("");
   options->has_value =
@@ -330,10 +324,9 @@ void AddSetCommand(Commands& commands) {
   CLI::Option* no_overwrite = app->add_flag("--no_overwrite", options->no_overwrite, "Keep an existing record; the exit code is then 1");
   options->append =
       app->add_option("--append", options->delimiter, "Append VALUE to the record, after DELIM if the record exists")->type_name("DELIM");
-  options->increment = AddNumber(
-      app, "--incr", &options->delta,
-      "Add N to the record, an 8-byte big-endian number, and print the sum; 'get --number' prints it. On a server the record is decimal",
-      std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+  options->increment = AddNumber(app, "--incr", &options->delta,
+                                 "Add N to the record, an 8-byte big-endian number, and print the sum; 'get --number' prints it",
+                                 std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
   options->unescape.AddTo(app);
   options->time.AddTo(app);
   options->append->excludes(no_overwrite)->excludes(options->increment);
@@ -344,7 +337,6 @@ void AddRemoveCommand(Commands& commands) {
   const auto options = std::make_shared<RemoveOptions>();
   options->database.for_tables = "'hako table remove' removes a row";
   CLI::App* app = commands.Add("remove", "Remove records; exit code 1 if one is absent", [options] { return RunRemove(*options); });
-  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   AddKeys(app, &options->keys, "The keys");
   options->unescape.AddTo(app);
@@ -355,7 +347,6 @@ void AddRekeyCommand(Commands& commands) {
   options->database.for_tables = "store the row under its new key by 'hako table put', and remove the old one";
   CLI::App* app =
       commands.Add("rekey", "Change the key of a record; exit code 1 if it is absent", [options] { return RunRekey(*options); });
-  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_option("OLD_KEY", options->old_key, "The present key")->required()->type_name("");
   app->add_option("NEW_KEY", options->new_key, "The new key")->required()->type_name("");
@@ -368,7 +359,6 @@ void AddExpireCommand(Commands& commands) {
   options->database.for_tables = "its rows do not expire";
   CLI::App* app = commands.Add("expire", "Print or change when a record expires; exit code 1 if it is absent",
                                [options] { return RunExpire(*options); });
-  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_option("KEY", options->key, "The key")->required()->type_name("");
   options->unescape.AddTo(app);

@@ -125,17 +125,6 @@ int Fail(std::string_view file, const Status& status, std::string_view advice) {
   return absl::IsUnavailable(status) ? kExitLocked : kExitFile;
 }
 
-int FailServer(std::string_view server, const Status& status) {
-  const char* advice = "see the log of the server";
-  if (absl::IsUnavailable(status)) advice = "check that the server runs, and its address; the scheme of one with TLS is rediss://";
-  if (absl::IsPermissionDenied(status))
-    advice = "give a login that may do this, as in redis://USER:PASSWORD@HOST, or the password in REDISCLI_AUTH";
-  if (absl::IsUnimplemented(status)) advice = "use a server, and a build of hako, that can do this";
-  if (absl::IsInvalidArgument(status)) advice = "check the address";
-  Complain(absl::StrCat(ToAbsl(server), ": ", status.message(), "; ", advice));
-  return kExitFile;
-}
-
 int FailUsage(std::string_view command, std::string_view mistake) {
   Complain(mistake, command);
   std::fprintf(stderr, "Try 'hako help%s%.*s'; an argument that begins with - goes after --\n", command.empty() ? "" : " ",

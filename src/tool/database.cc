@@ -15,14 +15,6 @@ namespace hako::tool {
 CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions* options, Access access, const std::string& description) {
   options->any.file.mode = access == Access::kRead ? OpenMode::kReadOnly : OpenMode::kReadWrite;
   const auto parse = [name, options](const CLI::results_t& results) {
-    if (RemoteAddress::IsOne(results[0])) {
-      StatusOr<RemoteAddress> address = RemoteAddress::Parse(results[0]);
-      if (!options->takes_server) throw CLI::ValidationError(name, "this command works on a file, not on a server");
-      if (!address.ok()) throw CLI::ValidationError(name, absl::StrCat("the address of the server: ", address.status().message()));
-      options->any.path = address->shown;
-      options->server = *std::move(address);
-      return true;
-    }
     StatusOr<AnyOptions> parsed = ParseAnyOptions(results[0], options->any);
     if (!parsed.ok()) throw CLI::ValidationError(name, absl::StrCat("'", results[0], "': ", parsed.status().message()));
     if (parsed->path.empty()) throw CLI::ValidationError(name, absl::StrCat("'", results[0], "' names no file"));
@@ -36,9 +28,7 @@ CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions
 CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) {
   CLI::Option* file =
       AddDatabase(app, "FILE", options, access,
-                  absl::StrCat("The database file; the suffix selects its kind: .hkh = hash, .hkt = tree, .hka = array, .hks = snapshot, "
-                               "loaded as tiny",
-                               options->takes_server ? "; or a server, as in redis://localhost:6379" : ""))
+                  "The database file; the suffix selects its kind: .hkh = hash, .hkt = tree, .hka = array, .hks = snapshot, loaded as tiny")
           ->required();
   AddChoice(
       app, "--dbm", &options->any.kind, {"auto", "hash", "tree", "array", "tiny", "baby"},
@@ -100,19 +90,7 @@ void NewFile::Remove() const {
   if (!path_.empty()) unlink(path_.c_str());
 }
 
-namespace {
-
-// An option that is given, and that has a meaning for files alone; empty if there is none.
-std::string OptionOfFiles(const DatabaseOptions& options) {
-  if (options.any.kind != "auto") return "--dbm";
-  if (options.durability != "process") return "--durability";
-  return options.any.log_archive.empty() ? "" : "--log_archive";
-}
-
-}  // namespace
-
 int FailDatabase(const DatabaseOptions& options, const Status& status, std::string_view advice) {
-  if (options.server) return FailServer(options.path(), status);
   const int code = Fail(options.path(), status, advice);
   return absl::IsDataLoss(status) ? options.on_damage : code;
 }
@@ -133,17 +111,6 @@ int FailOpen(const DatabaseOptions& options, const Status& status) {
                       is_segment ? "it is a segment of a log archive: 'hako log DIRECTORY' lists it, 'hako restore' uses it"
                                  : "check the file name and the options");
 }
-
-}  // namespace
-
-int WithServer(const DatabaseOptions& options, const std::function<int(RemoteDatabase&)>& body) {
-  if (const std::string option = OptionOfFiles(options); !option.empty())
-    return FailUsage("", absl::StrCat(option, " is for files; ", options.path(), " is a server, which has its own options"));
-  const auto db = RemoteDatabase::Open(*options.server);
-  return db.ok() ? body(**db) : FailDatabase(options, db.status());
-}
-
-namespace {
 
 // Runs `body` on an open database, and synchronizes that if wanted.
 template <class Db>

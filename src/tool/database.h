@@ -13,8 +13,6 @@
 #include "hako/dbm/any_dbm.h"
 #include "hako/table/table_dbm.h"
 #include "tool/command.h"
-#include "tool/remote_address.h"
-#include "tool/remote_database.h"
 
 namespace hako::tool {
 
@@ -24,8 +22,6 @@ struct DatabaseOptions {
   AnyOptions any;
   std::string durability = "process";  // or "none", "power"
   ExitCode on_damage = kExitFile;      // verify: kExitNo
-  bool takes_server = false;           // FILE may be the address of one
-  std::optional<RemoteAddress> server;
   // What to do with a table instead, of a command that takes none: a clause, such as "'hako table get' prints a row".
   std::string_view for_tables = "see 'hako help table'";
 
@@ -89,7 +85,7 @@ class NewFile {
   const std::string path_;  // empty: nothing to remove
 };
 
-// Fail for the database itself, or for the server.
+// Fail for the database itself.
 int FailDatabase(const DatabaseOptions& options, const Status& status, std::string_view advice = {});
 
 // Opens the database, runs `body` on it, and closes it. Returns the exit code. A failed close fails
@@ -111,15 +107,5 @@ std::uint64_t NumRecords(AnyDBM& db);
 std::uint64_t NumRecords(TableDBM& table);
 std::string CountOf(AnyDBM& db);
 std::string CountOf(TableDBM& table);
-
-// The same on a server: `body` gets the RemoteDatabase.
-int WithServer(const DatabaseOptions& options, const std::function<int(RemoteDatabase&)>& body);
-
-// The same on either, which the options name: `body` takes both.
-template <class Body>
-int WithRecords(const DatabaseOptions& options, const Body& body) {
-  if (options.server) return WithServer(options, [&](RemoteDatabase& db) -> int { return body(db); });
-  return WithDatabase(options, [&](AnyDBM& db) -> int { return body(db); });
-}
 
 }  // namespace hako::tool

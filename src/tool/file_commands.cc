@@ -341,15 +341,14 @@ struct CountOptions {
 };
 
 int RunCount(const CountOptions& options) {
-  const auto body = [&options](auto& db) -> int {
+  return WithFile(options.database, [&options](auto& db) -> int {
     const StatusOr<std::uint64_t> count = db.Count();
     if (!count.ok()) return FailDatabase(options.database, count.status());
     Output output(STDOUT_FILENO);
     absl::StrAppend(output.buffer(), *count, "\n");
     const Status written = output.Flush();
     return written.ok() ? kExitDone : Fail("standard output", written);
-  };
-  return options.database.server ? WithRecords(options.database, body) : WithFile(options.database, body);
+  });
 }
 
 }  // namespace
@@ -389,7 +388,6 @@ void AddVerifyCommand(Commands& commands) {
 void AddCountCommand(Commands& commands) {
   const auto options = std::make_shared<CountOptions>();
   CLI::App* app = commands.Add("count", "Print the number of records", [options] { return RunCount(*options); });
-  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kRead);
 }
 

@@ -109,50 +109,6 @@ std::string OrderOf(AnyDBM& db) {
   return std::string(BytewiseComparator::kName);
 }
 
-// Prints records of a server, up to --items.
-class RemoteList {
- public:
-  explicit RemoteList(const ListOptions& options) : options_(options) {}
-
-  bool Show(std::string_view key, std::optional<std::string_view> value) {
-    is_cut_ = options_.items >= 0 && num_listed_ == static_cast<std::uint64_t>(options_.items);
-    if (is_cut_) return false;
-    options_.style.Append(key, value, output_.buffer());
-    output_.MaybeFlush();
-    ++num_listed_;
-    return output_.ok();
-  }
-  int Finish(const Status& status) {
-    if (const Status written = output_.Flush(); !written.ok()) return Fail("standard output", written);
-    if (!status.ok()) return FailDatabase(options_.database, status);
-    const std::string& server = options_.database.path();
-    if (is_cut_) Note(absl::StrCat(server, ": the first ", GroupDigits(num_listed_), "; --items -1 lists all"));
-    if (num_others != 0)
-      Note(absl::StrCat(server, ": ", GroupDigits(num_others), " keys have no text as their value, or were removed meanwhile"));
-    return kExitDone;
-  }
-  std::uint64_t num_listed() const { return num_listed_; }
-
-  std::uint64_t num_others = 0;
-
- private:
-  const ListOptions& options_;
-  Output output_{STDOUT_FILENO};
-  std::uint64_t num_listed_ = 0;
-  bool is_cut_ = false;
-};
-
-// In order where the server can, which needs HAKO.RANGE and a database with an order.
-int RunRemoteList(const ListOptions& options, RemoteDatabase& db) {
-  if (!options.move.empty() && options.move != "first") return FailUsage("list", "--move is for files; use --from and --to");
-  const Bounds bounds(options);
-  RemoteList list(options);
-  const auto show = [&list](std::string_view key, std::optional<std::string_view> value) { return list.Show(key, value); };
-  const Status status = db.Range(bounds.low, bounds.high, options.reverse, options.keys, show);
-  if (!absl::IsUnimplemented(status) || !OptionForOrder(options).empty()) return list.Finish(status);
-  return list.Finish(db.Scan(options.prefix, options.keys, show, &list.num_others));
-}
-
 int RunList(ListOptions options) {
   const std::string kind(options.database.any.ResolvedKind());
   const std::string for_order = OptionForOrder(options);
@@ -164,7 +120,6 @@ int RunList(ListOptions options) {
     return FailUsage("list", UnescapeOption::kMalformed);
   const bool jumps = options.move.starts_with("jump");
   if (jumps != (options.has_jump_key->count() > 0)) return FailUsage("list", "--move jump... and --jump_key require each other");
-  if (options.database.server) return WithServer(options.database, [&](RemoteDatabase& db) { return RunRemoteList(options, db); });
   const Bounds bounds(options);
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     std::uint64_t num_listed = 0;
@@ -223,21 +178,11 @@ int PrintNearest(const SearchOptions& options, AnyDBM& db) {
   return keys->empty() ? kExitNo : kExitDone;
 }
 
-int RunRemoteSearch(const SearchOptions& options, const KeyMatcher& matcher, RemoteDatabase& db) {
-  if (options.mode == "edit") return FailUsage("search", "--mode edit is for files");
-  RemoteList list(options);
-  const auto show = [&](std::string_view key, std::optional<std::string_view> value) { return !matcher(key) || list.Show(key, value); };
-  const int code = list.Finish(db.Scan(options.mode == "begin" ? options.pattern : "", options.keys, show, &list.num_others));
-  return code == kExitDone && list.num_listed() == 0 && options.items != 0 ? kExitNo : code;
-}
-
 int RunSearch(SearchOptions options) {
   const SearchMode mode = *SearchModeOfName(options.mode);
   if (mode != SearchMode::kRegex && !options.unescape.Apply({&options.pattern})) return FailUsage("search", UnescapeOption::kMalformed);
   const StatusOr<KeyMatcher> matcher = KeyMatcher::Make(mode, options.pattern);
   if (!matcher.ok()) return FailUsage("search", std::string(matcher.status().message()));
-  if (options.database.server)
-    return WithServer(options.database, [&](RemoteDatabase& db) { return RunRemoteSearch(options, *matcher, db); });
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     if (mode == SearchMode::kEdit) return PrintNearest(options, db);
     std::uint64_t num_listed = 0;
@@ -258,7 +203,6 @@ void AddListCommand(Commands& commands) {
   options->database.for_tables = "'hako table query' lists rows, as by \"select * limit 10\"";
   CLI::App* app = commands.Add("list", "Print records, in key order if the database is ordered (tree, array, baby)",
                                [options] { return RunList(*options); });
-  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddChoice(app, "--move", &options->move, {"first", "jump", "jumplower", "jumplowerinc", "jumpupper", "jumpupperinc"},
             "Where to begin: at the first record or at --jump_key; in ordered databases also below or above it, or (inc) at it");
@@ -280,11 +224,11 @@ void AddSearchCommand(Commands& commands) {
   options->database.for_tables = "'hako table query' searches rows, as by \"select * where name contains 'x'\"";
   CLI::App* app = commands.Add("search", "Print records whose keys match a pattern; exit code 1 if none does",
                                [options] { return RunSearch(*options); });
-  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kRead);
   app->add_option("PATTERN", options->pattern, "The pattern")->required()->type_name("");
   AddChoice(app, "--mode", &options->mode, {"contain", "begin", "end", "regex", "edit"},
-            "Keys that contain, begin with or end with PATTERN, or match it; or those at the smallest edit distance");
+            "Keys that contain, begin with or end with PATTERN, or match it, a regular expression of RE2; or those at the smallest edit "
+            "distance");
   AddListOptions(app, options.get());
 }
 

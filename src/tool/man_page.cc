@@ -9,7 +9,6 @@
 #include "hako/version.h"
 #include "tool/command.h"
 #include "tool/command_table.h"
-#include "tool/tkrzw.h"
 
 namespace hako::tool {
 namespace {
@@ -53,19 +52,21 @@ void AppendCommand(const CommandRow& command, std::string* page) {
   }
 }
 
-constexpr TkrzwLine kExitCodes[] = {{"0", "Done"},
-                                    {"1", "No: the key is absent, verify found damage, salvage lost records, rebuild was not needed"},
-                                    {"2", "Wrong usage"},
-                                    {"3", "A file could not be opened, read or written"},
-                                    {"4", "Another process has the database open"},
-                                    {"128 + N", "Stopped by signal N; 130 for Ctrl-C. Changes made until then are in the database"}};
-constexpr TkrzwLine kEnvironment[] = {{"REDISCLI_AUTH", "The password for a server whose address has none"},
-                                      {"NO_COLOR", "If set and not empty, output to a terminal has no colours"},
-                                      {"TERM", "If dumb, output has no colours either"},
-                                      {"HAKO_HISTORY",
-                                       "The file that stores the lines of 'hako shell', default ~/.hako_history; "
-                                       "empty for none. Lines that begin with a blank are not stored"}};
-constexpr TkrzwLine kExamples[] = {
+struct Line {
+  std::string_view name, meaning;
+};
+constexpr Line kExitCodes[] = {{"0", "Done"},
+                               {"1", "No: the key is absent, verify found damage, salvage lost records, rebuild was not needed"},
+                               {"2", "Wrong usage"},
+                               {"3", "A file could not be opened, read or written"},
+                               {"4", "Another process has the database open"},
+                               {"128 + N", "Stopped by signal N; 130 for Ctrl-C. Changes made until then are in the database"}};
+constexpr Line kEnvironment[] = {{"NO_COLOR", "If set and not empty, output to a terminal has no colours"},
+                                 {"TERM", "If dumb, output has no colours either"},
+                                 {"HAKO_HISTORY",
+                                  "The file that stores the lines of 'hako shell', default ~/.hako_history; "
+                                  "empty for none. Lines that begin with a blank are not stored"}};
+constexpr Line kExamples[] = {
     {"hako import packages.hkh packages.tsv", "Create a database from lines of key, tab, value"},
     {"hako get packages.hkh bash", "Look a key up"},
     {"hako list packages.hkh --items -1 --json | jq .key", "All records as JSON Lines"},
@@ -108,13 +109,6 @@ std::string ManPage(const CLI::App& root) {
       "of "
       "the command "
       "win.\n");
-  absl::StrAppend(
-      &page, ".SH SERVERS\nThe commands get, set, remove, rekey, expire, count, list and search also work on a server in place of a file, ",
-      "and perf with ", Bold("--remote"), ": on hako-server, or another that speaks the protocol of Redis. Its address is ",
-      Plain("redis://USER:PASSWORD@HOST:PORT"), ", where all but the host may be left out; ",
-      Plain("rediss://HOST?cacert=FILE&cert=FILE&key=FILE"),
-      ", with TLS, a CA in place of those of the system, and a certificate of the client; or ", Plain("unix:///PATH"),
-      ", a socket of this machine. list is in order if the server has an ordered database, else in the order of SCAN.\n");
   page.append(".SH COMMANDS\n");
   for (const CommandRow& command : table) {
     if (!command.name.empty()) AppendCommand(command, &page);
@@ -125,11 +119,6 @@ std::string ManPage(const CLI::App& root) {
   for (const auto& [name, meaning] : kEnvironment) AppendItem(Bold(name), meaning, &page);
   page.append(".SH EXAMPLES\n");
   for (const auto& [line, meaning] : kExamples) AppendItem(Bold(line), meaning, &page);
-  absl::StrAppend(&page, ".SH COMING FROM TKRZW\nCommands and options of tkrzw_dbm_util and tkrzw_dbm_perf are here by the same names and ",
-                  "with the same meaning, except these. mem of perf is in bytes; there it is in KiB times 1000.\n");
-  for (const auto& [name, line] : kTkrzwCommands) AppendItem(Bold(name), line, &page);
-  for (const auto& [name, line] : kTkrzwFlags) AppendItem(Bold(absl::StrCat("--", ToAbsl(name))), line, &page);
-  for (const auto& [name, line] : kTkrzwOptions) AppendItem(Bold(absl::StrCat("--", ToAbsl(name))), line, &page);
   page.append(".SH SEE ALSO\n.BR mdb_dump (1),\n.BR db_dump (1)\n");
   return page;
 }

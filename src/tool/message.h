@@ -33,9 +33,6 @@ void Complain(std::string_view message, std::string_view command = {});
 // exit code.
 int Fail(std::string_view file, const Status& status, std::string_view advice = {});
 
-// The same of a server.
-int FailServer(std::string_view server, const Status& status);
-
 // The reader of the output is gone, as in "hako list | head": not an error. Fail then prints
 // nothing and returns the exit code of SIGPIPE, after the database was closed normally.
 inline Status ClosedPipe() { return absl::CancelledError("closed pipe"); }

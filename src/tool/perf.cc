@@ -130,45 +130,4 @@ std::int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-std::string TkrzwName(const Status& status) {
-  const char* name = "UNKNOWN_ERROR";
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      name = "SUCCESS";
-      break;
-    case absl::StatusCode::kNotFound:
-      name = "NOT_FOUND_ERROR";
-      break;
-    case absl::StatusCode::kAlreadyExists:
-      name = "DUPLICATION_ERROR";
-      break;
-    case absl::StatusCode::kAborted:
-      name = "INFEASIBLE_ERROR";
-      break;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-      name = "INVALID_ARGUMENT_ERROR";
-      break;
-    case absl::StatusCode::kFailedPrecondition:
-      name = "PRECONDITION_ERROR";
-      break;
-    case absl::StatusCode::kPermissionDenied:
-      name = "PERMISSION_ERROR";
-      break;
-    case absl::StatusCode::kDataLoss:
-      name = "BROKEN_DATA_ERROR";
-      break;
-    case absl::StatusCode::kUnimplemented:
-      name = "NOT_IMPLEMENTED_ERROR";
-      break;
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kUnavailable:
-      name = "SYSTEM_ERROR";
-      break;
-    default:
-      break;
-  }
-  return status.message().empty() ? name : absl::StrCat(name, ": ", status.message());
-}
-
 }  // namespace hako::tool

@@ -1,9 +1,8 @@
 // hako perf: its options and reports. The phases are in perf_sequence.h, perf_parallel.h,
 // perf_wicked.h and perf_stalls.h.
 //
-// The output is that of tkrzw_dbm_perf, line for line, so that scripts for that tool keep working.
-// Two things differ on purpose: `mem` is in bytes (there: KiB times 1000), and usage errors exit
-// with code 2. The honest modes, which that tool lacks, and direct I/O add lines.
+// The lines of the phases are those of tkrzw_dbm_perf, so that its published figures can be compared; but
+// `mem` is in bytes (there: KiB times 1000). The honest modes, which that tool lacks, and direct I/O add lines.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,6 @@ struct PerfOptions {
   std::int64_t align_pow = -1;
   std::int64_t max_page_size = -1;
   std::int64_t cache_bytes = -1;
-  std::int64_t max_cached_pages = -1;  // the same in pages of that size
   std::int64_t checkpoint_bytes = -1;
   bool sync_hard = false, json = false, latency = false;
   bool random_key = false, random_value = false, validate = false, rebuild = false;
@@ -49,14 +47,11 @@ struct PerfOptions {
   bool iterator = false, clear = false, sync = false;
   // stalls
   bool stalls = false, durable = false;
-  std::int64_t num_records = 0;  // the default of the run
+  std::int64_t num_records = 1'000'000;
   std::int64_t huge_size = 128 << 20;
   std::int64_t batch_size = -1;  // a sixteenth of the records
   double seconds = 1;
   std::vector<std::string> operations;  // empty: all
-  // on a server
-  std::string remote;
-  std::int64_t pipeline = 1;
 
   bool IsAll() const { return !set_only && !get_only && !iter_only && !remove_only; }
 };
@@ -67,8 +62,6 @@ int RunPerfOnHash(PerfRunKind run, const PerfOptions& options);
 int RunPerfOnTree(PerfRunKind run, const PerfOptions& options);
 int RunPerfOnTiny(PerfRunKind run, const PerfOptions& options);
 int RunPerfOnBaby(PerfRunKind run, const PerfOptions& options);
-// Set, get and remove records of a server, whose other records stay (perf_remote.cc).
-int RunPerfOnServer(const PerfOptions& options);
 
 // The dots that thread 0 prints during a phase.
 class Dots {
@@ -107,8 +100,5 @@ void PrintReport(const PerfOptions& options, const PhaseReport& report);
 
 // Memory of this process, in bytes.
 std::int64_t ResidentBytes();
-
-// A status in the words of Tkrzw: "NOT_FOUND_ERROR", "SYSTEM_ERROR: message".
-std::string TkrzwName(const Status& status);
 
 }  // namespace hako::tool

@@ -18,7 +18,7 @@ FileOptions PerfAccess::ToFileOptions() const {
   file.direct = direct_io;
   file.sync = sync_io;
   file.padding = direct_io && padding;
-  if (direct_io && block_size > 1) file.block_size = static_cast<std::uint64_t>(block_size);
+  if (direct_io && block_size > 0) file.block_size = static_cast<std::uint64_t>(block_size);
   if (file_cache >= 0) {
     file.cache_bytes = static_cast<std::uint64_t>(file_cache);
   } else if (direct_io && !pagecache) {
@@ -27,41 +27,26 @@ FileOptions PerfAccess::ToFileOptions() const {
   return file;
 }
 
-std::uint64_t PerfAccess::MinReadSize() const {
-  if (no_speculation) return 16;
-  return min_read_size > 0 ? static_cast<std::uint64_t>(min_read_size) : 0;
-}
-
 void AddAccessOptions(CLI::App* app, PerfAccess* access) {
-  AddChoice(app, "--file", &access->device, {"mmap-para", "pos-para", "mmap", "pos", "mmap-atom", "pos-atom", "std"},
-            "How the file is accessed, default mmap-para");
-  app->add_flag("--direct_io", access->direct_io,
-                "Bypass the system's page cache; requires --file pos-para and a file system with direct I/O");
+  AddChoice(app, "--file", &access->device, {"mmap", "pos"}, "How the file is accessed: mapped into memory, or by pread and pwrite");
+  app->add_flag("--direct_io", access->direct_io, "Bypass the system's page cache; requires --file pos and a file system with direct I/O");
   AddNumber(app, "--block_size", &access->block_size,
-            "Direct I/O: size of a block, a power of two from 512 to 64Ki; default, or 1, the device's preference, at least 4096", 1,
+            "Direct I/O: size of a block, a power of two from 512 to 64Ki; default the device's preference, at least 4096", kBlockSizeLeast,
             kBlockSizeMost);
   app->add_flag("--padding", access->padding, "Direct I/O: pad the file to whole blocks when it is closed");
   app->add_flag("--pagecache", access->pagecache, "Direct I/O: cache blocks in this process, 64Mi or as set by --file_cache");
   AddNumber(app, "--file_cache", &access->file_cache, "Direct I/O: size of that cache in bytes; implies --pagecache", 0,
             std::int64_t{1} << 50);
-  app->add_flag("--sync_io", access->sync_io, "Each write to the file is durable when it returns; requires --file pos-para");
-  CLI::Option* min_read_size =
-      AddNumber(app, "--min_read_size", &access->min_read_size,
-                "Hash, with --file pos-para: size of the first read of a record; default, or 0 and below, estimated from recent records",
-                -1, 1 << 30);
-  app->add_flag("--no_batching", access->no_batching, "Direct I/O: transfer each block separately; only to measure the effect of batching");
-  app->add_flag("--no_speculation", access->no_speculation,
-                "As --min_read_size 16, which reads the header of a record first and then the rest; only to measure the effect of "
-                "estimated sizes")
-      ->excludes(min_read_size);
+  app->add_flag("--sync_io", access->sync_io, "Each write to the file is durable when it returns; requires --file pos");
+  AddNumber(app, "--min_read_size", &access->min_read_size,
+            "Hash, with --file pos: size of the first read of a record; default 0, estimated from recent records", 0, 1 << 30);
 }
 
 std::string MistakeIn(const PerfAccess& access) {
   if (!access.direct_io) return "";
-  if (access.IsMapped()) return absl::StrCat("--direct_io requires --file pos-para; ", access.device, " uses the system's page cache");
+  if (access.IsMapped()) return "--direct_io requires --file pos; a mapped file uses the system's page cache";
   const std::int64_t block = access.block_size;
-  const bool is_usable = block <= 1 || (block >= kBlockSizeLeast && std::has_single_bit(static_cast<std::uint64_t>(block)));
-  if (!is_usable)
+  if (block > 0 && !std::has_single_bit(static_cast<std::uint64_t>(block)))
     return absl::StrCat("--block_size ", block, ": direct I/O requires a power of two from ", kBlockSizeLeast, " to ", kBlockSizeMost);
   return "";
 }
@@ -75,12 +60,10 @@ void NoteUnused(const PerfAccess& access, std::string_view kind, std::string_vie
   const Flag flags[] = {{"--direct_io", access.direct_io, false},
                         {"--sync_io", access.sync_io, false},
                         {"--min_read_size", access.min_read_size > 0, false, true},
-                        {"--no_speculation", access.no_speculation, false, true},
-                        {"--block_size", access.block_size > 1, true},
+                        {"--block_size", access.block_size > 0, true},
                         {"--padding", access.padding, true},
                         {"--pagecache", access.pagecache, true},
-                        {"--file_cache", access.file_cache >= 0, true},
-                        {"--no_batching", access.no_batching, true}};
+                        {"--file_cache", access.file_cache >= 0, true}};
   for (const Flag& flag : flags) {
     if (!flag.is_given) continue;
     if (!is_in_file) {
@@ -88,7 +71,7 @@ void NoteUnused(const PerfAccess& access, std::string_view kind, std::string_vie
     } else if (flag.is_of_hash && kind == "tree") {
       Note(absl::StrCat(flag.name, " has no effect: a tree stores the size of each page"), command);
     } else if (flag.is_of_direct_io ? !access.direct_io : access.IsMapped()) {
-      Note(absl::StrCat(flag.name, " has no effect without ", flag.is_of_direct_io ? "--direct_io" : "--file pos-para"), command);
+      Note(absl::StrCat(flag.name, " has no effect without ", flag.is_of_direct_io ? "--direct_io" : "--file pos"), command);
     }
   }
 }

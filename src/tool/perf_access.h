@@ -1,5 +1,4 @@
-// hako perf: how a file is accessed. The flags are those of tkrzw_dbm_perf for positional files
-// with direct I/O, and a few more to measure the effect of a part of the engine.
+// hako perf: how a file is accessed.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +14,14 @@ class App;
 namespace hako::tool {
 
 struct PerfAccess {
-  std::string device = "mmap-para";
+  std::string device = "mmap";
   bool direct_io = false, sync_io = false, padding = false, pagecache = false;
-  std::int64_t block_size = -1;  // 1, the default of tkrzw_dbm_perf: what the device asks for
+  std::int64_t block_size = -1;  // what the device asks for
   std::int64_t file_cache = -1;
-  std::int64_t min_read_size = -1;
-  bool no_batching = false, no_speculation = false;
+  std::int64_t min_read_size = 0;
 
-  bool IsMapped() const { return device.starts_with("mmap"); }
+  bool IsMapped() const { return device == "mmap"; }
   FileOptions ToFileOptions() const;
-  std::uint64_t MinReadSize() const;  // for HashOptions::min_read_size
 };
 
 void AddAccessOptions(CLI::App* app, PerfAccess* access);

@@ -9,26 +9,9 @@
 #include "tool/command.h"
 #include "tool/perf.h"
 #include "tool/stall_operations.h"
-#include "tool/tkrzw.h"
 
 namespace hako::tool {
 namespace {
-
-// Accepts options of tkrzw_dbm_perf that have no effect in hako, so that its command lines work.
-void AddOptionsWithoutMeaning(CLI::App* app, const std::string& command) {
-  const auto note = [command](const TkrzwLine& known) {
-    Note(absl::StrCat("--", ToAbsl(known.name), " has no effect: ", ToAbsl(known.line)), command);
-  };
-  for (const TkrzwLine& known : kTkrzwFlags)
-    app->add_flag_callback(absl::StrCat("--", ToAbsl(known.name)), [note, known] { note(known); })->group("");  // "": not in the help
-  for (const TkrzwLine& known : kTkrzwOptions) {
-    const auto take = [note, known](const CLI::results_t&) {
-      note(known);
-      return true;
-    };
-    app->add_option(absl::StrCat("--", ToAbsl(known.name)), take)->expected(1)->group("");
-  }
-}
 
 int RunOn(PerfRunKind run, PerfOptions& options) {
   const char* command = options.command.c_str();
@@ -42,24 +25,10 @@ int RunOn(PerfRunKind run, PerfOptions& options) {
   if (is_in_file && options.path.empty()) return FailUsage(command, absl::StrCat("--dbm ", kind, " requires --path"));
   if (options.num_iterations > std::numeric_limits<std::int32_t>::max() / options.num_threads)
     return FailUsage(command, "--iter times --threads exceeds the limit of 2147483647");
-  if (constexpr int kAlignPowMax = 6; options.align_pow > kAlignPowMax) {
-    if (kind == "hash" || kind == "tiny") {
-      Note(absl::StrCat("--align_pow ", options.align_pow, ": ", kAlignPowMax, " is used, the maximum",
-                        options.access.direct_io ? "; with direct I/O records are placed by blocks anyway" : ""),
-           options.command);
-    }
-    options.align_pow = kAlignPowMax;
-  }
   if (const std::string mistake = MistakeIn(options.access); is_in_file && !mistake.empty()) return FailUsage(command, mistake);
   NoteUnused(options.access, kind, options.command);
   if (kind == "tiny") return RunPerfOnTiny(run, options);
   if (kind == "baby") return RunPerfOnBaby(run, options);
-
-  const std::string& device = options.access.device;
-  if (device == "std" || device.ends_with("-atom")) {
-    Note(absl::StrCat("--file ", device, ": measured with ", device == "mmap-atom" ? "mmap" : "pos", "-para, which needs no such variant"),
-         options.command);
-  }
   return kind == "tree" ? RunPerfOnTree(run, options) : RunPerfOnHash(run, options);
 }
 
@@ -69,13 +38,10 @@ void AddTargetOptions(CLI::App* app, PerfOptions* options) {
   app->add_option("--path", options->path, "The database file; it is emptied first")->option_text("FILE");
   AddAccessOptions(app, &options->access);
   AddNumber(app, "--buckets", &options->num_buckets, "Expected number of records; for hash and tiny", 1, std::int64_t{1} << 40);
-  AddNumber(app, "--align_pow", &options->align_pow, "Align records to 2^N bytes, values above 6 are treated as 6; for hash and tiny", 2,
-            16);
+  AddNumber(app, "--align_pow", &options->align_pow, "Align records to 2^N bytes; for hash and tiny", 2, 6);
   AddNumber(app, "--max_page_size", &options->max_page_size, "Maximum size of a page in bytes, default 8192; for tree and baby", 128, 8192);
   AddNumber(app, "--cache_bytes", &options->cache_bytes, "Memory for pages in bytes, default 256Mi; for tree", 1 << 20,
             std::int64_t{1} << 50);
-  AddNumber(app, "--max_cached_pages", &options->max_cached_pages, "The same in pages of --max_page_size, at least 1Mi in all; for tree", 1,
-            std::int64_t{1} << 36);
   AddNumber(app, "--checkpoint_bytes", &options->checkpoint_bytes,
             "Start a checkpoint once this many bytes are dirty, default 64Mi; for tree", 1, std::int64_t{1} << 50);
 }
@@ -92,7 +58,6 @@ void AddCommonOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--validate", options->validate, "Verify the database after updates, inside the timing");
   app->add_flag("--latency", options->latency, "Time each operation, and print p50, p99, p99.9 and the longest; slows operations a little");
   app->add_flag("--json", options->json, "One JSON object for each phase instead of the text");
-  AddOptionsWithoutMeaning(app, options->command);
 }
 
 void AddSequenceOptions(CLI::App* app, PerfOptions* options) {
@@ -133,20 +98,14 @@ void AddStallOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--stalls", options->stalls,
                 "Measure how long single Gets and Sets take beside each maintenance operation: p50, p99.9 and the longest");
   AddTargetOptions(app, options);
-  app->add_option("--remote", options->remote,
-                  "Measure a server, such as redis://localhost:6379: set, get and remove records whose keys begin with hako-perf:")
-      ->option_text("SERVER")
-      ->excludes("--stalls");
-  AddNumber(app, "--threads", &options->num_threads, "With --remote: number of connections, each in a thread, default 1", 1, 2000);
-  AddNumber(app, "--pipeline", &options->pipeline, "With --remote: requests that a connection sends together, default 1", 1, 10'000);
-  AddNumber(app, "--records", &options->num_records, "Number of records, default 1000000, with --remote 100000", 1, 1 << 30);
+  AddNumber(app, "--records", &options->num_records, "Number of records, default 1000000", 1, 1 << 30);
   AddNumber(app, "--size", &options->value_size, "Size of a value in bytes, default 100", 1, 1 << 30);
-  AddNumber(app, "--huge", &options->huge_size, "With --stalls: size of the huge value in bytes, default 128Mi", 1, 2'147'483'647);
-  AddNumber(app, "--batch", &options->batch_size,
-            "With --stalls: keys of the large batch, default a sixteenth of all, which changes every page of a tree", 1, 1 << 30);
+  AddNumber(app, "--huge", &options->huge_size, "Size of the huge value in bytes, default 128Mi", 1, 2'147'483'647);
+  AddNumber(app, "--batch", &options->batch_size, "Keys of the large batch, default a sixteenth of all, which changes every page of a tree",
+            1, 1 << 30);
   std::vector<std::string> names = {std::string(kHarvest)};
   for (const std::string_view name : kStallOperations) names.emplace_back(name);
-  app->add_option("--operations", options->operations, "With --stalls: the operations to measure, separated by commas, default all")
+  app->add_option("--operations", options->operations, "The operations to measure, separated by commas, default all")
       ->delimiter(',')
       ->option_text(absl::StrJoin(names, "|"))
       ->check([names](const std::string& name) {
@@ -156,20 +115,16 @@ void AddStallOptions(CLI::App* app, PerfOptions* options) {
       });
   AddSeconds(
       app, "--seconds", [options](double seconds) { options->seconds = seconds; },
-      "With --stalls: how long \"idle\" lasts, the measurement beside no operation; default 1");
-  app->add_option("--copy", options->copy_path, "With --stalls: FILE of the copy, default that of --path with .stalls")
-      ->option_text("FILE");
-  app->add_flag("--durable", options->durable, "With --stalls: each Set survives a power cut when it returns");
+      "How long \"idle\" lasts, the measurement beside no operation; default 1");
+  app->add_option("--copy", options->copy_path, "FILE of the copy, default that of --path with .stalls")->option_text("FILE");
+  app->add_flag("--durable", options->durable, "Each Set survives a power cut when it returns");
   app->add_flag("--json", options->json, "One JSON object for each operation, in nanoseconds");
 }
 
 int RunStalls(PerfOptions& options) {
-  if (!options.remote.empty()) return RunPerfOnServer(options);
-  if (!options.stalls) return FailUsage("perf", "nothing to measure: give sequence, parallel, wicked, --stalls or --remote");
-  if (options.num_records == 0) options.num_records = 1'000'000;
+  if (!options.stalls) return FailUsage("perf", "nothing to measure: give sequence, parallel, wicked or --stalls");
   // If the whole tree fits into memory, a large batch shows no stalls.
-  if (options.cache_bytes < 0 && options.max_cached_pages < 0)
-    options.cache_bytes = std::max<std::int64_t>(1 << 20, options.num_records * (options.value_size + 16) / 10);
+  if (options.cache_bytes < 0) options.cache_bytes = std::max<std::int64_t>(1 << 20, options.num_records * (options.value_size + 16) / 10);
   return RunOn(PerfRunKind::kStalls, options);
 }
 
@@ -201,11 +156,9 @@ void AddPerfCommand(Commands& commands) {
     options.random_key = true;
     return RunOn(PerfRunKind::kWicked, options);
   };
-  add("sequence", "Set, get, iterate, remove, one after the other; options and output of tkrzw_dbm_perf", run_sequence, AddSequenceOptions);
-  add("parallel", "Set, get, remove and compare-exchange, mixed; options and output of tkrzw_dbm_perf", run_parallel, AddParallelOptions);
-  add("wicked", "Everything at once, and every value checked; options and output of tkrzw_dbm_perf", run_wicked, AddWickedOptions);
-  const auto refuse = [] { return FailUsage("perf", absl::StrCat("index: ", ToAbsl(kNoIndexRun))); };
-  commands.Add("index", "", refuse, perf)->allow_extras()->group("");  // not in the help
+  add("sequence", "Set, get, iterate, remove, one after the other; the output is that of tkrzw_dbm_perf", run_sequence, AddSequenceOptions);
+  add("parallel", "Set, get, remove and compare-exchange, mixed; the output is that of tkrzw_dbm_perf", run_parallel, AddParallelOptions);
+  add("wicked", "Everything at once, and every value checked; the output is that of tkrzw_dbm_perf", run_wicked, AddWickedOptions);
 }
 
 }  // namespace hako::tool

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 #include "tool/message.h"
@@ -94,7 +95,8 @@ class PerfRun {
 
   bool Check(const char* operation, const Status& status) {
     if (status.ok()) return true;
-    std::fprintf(stderr, "%s failed: %s\n", operation, TkrzwName(status).c_str());
+    const std::string why = status.message().empty() ? absl::StatusCodeToString(status.code()) : std::string(status.message());
+    Complain(absl::StrCat(operation, " failed: ", why), options_.command);
     has_error_ = true;
     return false;
   }

@@ -3,7 +3,6 @@
 // virtual calls.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,7 +12,6 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/ordered_operations.h"
 #include "hako/file/file.h"
-#include "hako/file/positional_parallel_file.h"
 #include "tool/perf.h"
 
 namespace hako::tool {
@@ -44,21 +42,11 @@ class FileTarget {
   }
 
  private:
-  StatusOr<std::unique_ptr<D>> Open(const FileOptions& file_options) const {
-    if constexpr (requires(PositionalParallelFile file) { D::Open(std::move(file), OptionsOfKind()); }) {
-      if (options_.access.no_batching) {
-        HAKO_ASSIGN_OR_RETURN(auto file, PositionalParallelFile::OpenUnbatched(options_.path, file_options));
-        return D::Open(std::move(file), OptionsOfKind());
-      }
-    }
-    return D::Open(options_.path, OptionsOfKind(), file_options);
-  }
+  StatusOr<std::unique_ptr<D>> Open(const FileOptions& file_options) const { return D::Open(options_.path, OptionsOfKind(), file_options); }
   auto OptionsOfKind() const {
     if constexpr (OrderedDBM<D>) {
       TreeOptions tree;
       if (options_.max_page_size >= 0) tree.page_size = static_cast<unsigned>(options_.max_page_size);
-      if (options_.max_cached_pages >= 0)
-        tree.cache_bytes = std::max(std::uint64_t{1} << 20, static_cast<std::uint64_t>(options_.max_cached_pages) * tree.page_size);
       if (options_.cache_bytes >= 0) tree.cache_bytes = static_cast<std::uint64_t>(options_.cache_bytes);
       if (options_.checkpoint_bytes >= 0) tree.checkpoint_bytes = static_cast<std::uint64_t>(options_.checkpoint_bytes);
       return tree;
@@ -66,7 +54,7 @@ class FileTarget {
       HashOptions hash;
       if (options_.num_buckets > 0) hash.num_records = static_cast<std::uint64_t>(options_.num_buckets);
       if (options_.align_pow >= 0) hash.align_pow = static_cast<int>(options_.align_pow);
-      hash.min_read_size = options_.access.MinReadSize();
+      hash.min_read_size = static_cast<std::uint64_t>(options_.access.min_read_size);
       return hash;
     }
   }

@@ -22,14 +22,6 @@ namespace {
 
 constexpr std::size_t kCellMin = 8;  // columns that a narrowed cell keeps
 
-// The code point at the beginning of well-formed text, of `size` bytes.
-wchar_t CodePoint(std::string_view text, std::size_t size) {
-  auto code = static_cast<std::uint32_t>(static_cast<unsigned char>(text[0]));
-  if (size > 1) code &= 0xffu >> (size + 1);
-  for (std::size_t i = 1; i < size; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3fu);
-  return static_cast<wchar_t>(code);
-}
-
 // The columns of the character at the beginning of `text`, and its bytes.
 std::pair<std::size_t, std::size_t> WidthOfCharacter(std::string_view text) {
   static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
@@ -37,7 +29,7 @@ std::pair<std::size_t, std::size_t> WidthOfCharacter(std::string_view text) {
   if (size <= 1) return {1, 1};
   if (utf8 == nullptr) return {1, size};
   const locale_t before = uselocale(utf8);
-  const int width = wcwidth(CodePoint(text, size));
+  const int width = wcwidth(static_cast<wchar_t>(text::CodePoint(text.substr(0, size))));
   uselocale(before);
   return {width < 0 ? 1 : static_cast<std::size_t>(width), size};
 }

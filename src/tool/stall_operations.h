@@ -1,6 +1,6 @@
-// The maintenance operations beside which "perf --stalls" and stall_benchmark measure Gets and
-// Sets. Prepare makes unmeasured preparations, Run is the operation. Each keeps records 0 ..
-// size-1, so the operations can run in any order.
+// The maintenance operations beside which "perf --stalls" measures Gets and Sets. Prepare makes
+// unmeasured preparations, Run is the operation. Each keeps records 0 .. size-1, so the operations
+// can run in any order.
 #pragma once
 
 #include <algorithm>

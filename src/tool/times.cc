@@ -6,34 +6,19 @@
 // and a plain number where an option says what it counts.
 #include "tool/times.h"
 
-#include <time.h>
-
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <utility>
+
+#include "absl/time/time.h"
+#include "hako/text/regular_expression.h"
 
 namespace hako::tool {
 namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000;  // in microseconds
 constexpr std::uint64_t kTimeMax = std::uint64_t{1} << 62;
-
-std::string FormatSeconds(std::uint64_t seconds) {
-  const auto time = static_cast<time_t>(seconds);
-  tm parts{};
-  gmtime_r(&time, &parts);
-  std::array<char, 64> text;
-  return std::string(text.data(), strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts));
-}
-
-std::string WithFraction(std::string text, unsigned fraction, int digits) {
-  std::array<char, 16> end;
-  std::snprintf(end.data(), end.size(), ".%0*uZ", digits, fraction);
-  return text + end.data();
-}
 
 bool TakeSign(std::string_view* text, char sign) {
   if (!text->starts_with(sign)) return false;
@@ -64,60 +49,28 @@ std::optional<std::uint64_t> TakeFraction(std::string_view* text) {
   return fraction;
 }
 
-// "Z", "+01:00" or "-0530" in minutes.
-std::optional<std::int64_t> TakeZone(std::string_view* text) {
-  if (TakeSign(text, 'Z') || TakeSign(text, 'z')) return 0;
-  const bool is_west = TakeSign(text, '-');
-  if (!is_west && !TakeSign(text, '+')) return std::nullopt;
-  const std::size_t colon = text->find(':');
-  const auto hours = colon == 2 ? TakeDigits(text, 2, 2) : TakeDigits(text, 4, 4);
-  if (!hours) return std::nullopt;
-  std::optional<std::uint64_t> minutes = colon == 2 ? (TakeSign(text, ':'), TakeDigits(text, 2, 2)) : std::optional(*hours % 100);
-  const std::uint64_t whole = colon == 2 ? *hours : *hours / 100;
-  if (!minutes || *minutes > 59 || whole > 23) return std::nullopt;
-  const auto offset = static_cast<std::int64_t>(whole * 60 + *minutes);
-  return is_west ? -offset : offset;
-}
-
+// abseil checks the numbers, but takes blanks around them, fewer digits, leap seconds and more.
 std::optional<std::uint64_t> ParseMoment(std::string_view text) {
-  const auto year = TakeDigits(&text, 4, 4);
-  if (!year || !TakeSign(&text, '-')) return std::nullopt;
-  const auto month = TakeDigits(&text, 2, 2);
-  if (!month || !TakeSign(&text, '-')) return std::nullopt;
-  const auto day = TakeDigits(&text, 2, 2);
-  if (!day) return std::nullopt;
-  const std::chrono::year_month_day date{std::chrono::year(static_cast<int>(*year)), std::chrono::month(static_cast<unsigned>(*month)),
-                                         std::chrono::day(static_cast<unsigned>(*day))};
-  if (!date.ok()) return std::nullopt;
-  std::int64_t seconds = std::int64_t{86'400} * std::chrono::sys_days(date).time_since_epoch().count();
-  std::uint64_t fraction = 0;
-  if (!text.empty()) {
-    if (!TakeSign(&text, 'T') && !TakeSign(&text, ' ')) return std::nullopt;
-    const auto hour = TakeDigits(&text, 2, 2);
-    if (!hour || *hour > 23 || !TakeSign(&text, ':')) return std::nullopt;
-    const auto minute = TakeDigits(&text, 2, 2);
-    if (!minute || *minute > 59) return std::nullopt;
-    std::optional<std::uint64_t> second = 0;
-    if (TakeSign(&text, ':')) {
-      second = TakeDigits(&text, 2, 2);
-      const auto taken = TakeFraction(&text);
-      if (!second || *second > 59 || !taken) return std::nullopt;
-      fraction = *taken;
-    }
-    const auto zone = TakeZone(&text);
-    if (!zone || !text.empty()) return std::nullopt;
-    seconds += static_cast<std::int64_t>(*hour * 3600 + *minute * 60 + *second) - *zone * 60;
-  }
-  if (seconds < 0) return std::nullopt;
-  return static_cast<std::uint64_t>(seconds) * kSecond + fraction;
+  static const auto shape =
+      text::RegularExpression::Compile("^\\d{4}-\\d\\d-\\d\\d([T ]\\d\\d:\\d\\d(:[0-5]\\d(\\.\\d+)?)?([Zz]|[+-]\\d\\d:?\\d\\d))?$");
+  if (!shape->Matches(text)) return std::nullopt;
+  std::string moment(text);
+  if (moment.size() == 10) moment += "T00:00Z";
+  moment[10] = 'T';
+  const char* const format = moment[16] == ':' ? "%Y-%m-%dT%H:%M:%E*S%Ez" : "%Y-%m-%dT%H:%M%Ez";
+  absl::Time time;
+  if (!absl::ParseTime(format, moment, &time, nullptr) || time < absl::UnixEpoch()) return std::nullopt;
+  return static_cast<std::uint64_t>(absl::ToUnixMicros(time));
 }
 
 }  // namespace
 
-std::string FormatTime(std::uint64_t time) { return WithFraction(FormatSeconds(time / kSecond), static_cast<unsigned>(time % kSecond), 6); }
+std::string FormatTime(std::uint64_t time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixMicros(static_cast<std::int64_t>(time)), absl::UTCTimeZone());
+}
 
 std::string FormatMilliseconds(std::uint64_t milliseconds) {
-  return WithFraction(FormatSeconds(milliseconds / 1000), static_cast<unsigned>(milliseconds % 1000), 3);
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixMillis(static_cast<std::int64_t>(milliseconds)), absl::UTCTimeZone());
 }
 
 std::optional<std::uint64_t> ParseTime(std::string_view text, std::uint64_t unit) {

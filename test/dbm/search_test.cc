@@ -63,15 +63,16 @@ TEST(Search, RefusesInvalidRegularExpressions) {
   ModelDBM db;
   for (const char* pattern : {"(", "[a", "*", "a{2,1}"})
     EXPECT_THAT(Search(db, SearchMode::kRegex, pattern),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not a regular expression (ECMAScript)")))
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("' is not a regular expression: ")))
         << pattern;
-  EXPECT_THAT(Search(db, SearchMode::kRegex, "(a)\\1"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("back-reference")));
+  EXPECT_THAT(Search(db, SearchMode::kRegex, "(a)\\1"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("invalid escape sequence: \\1 at position 4")));
 }
 
 TEST(Search, RefusesDeepRegularExpressions) {
   ModelDBM db;
   const std::string deep = std::string(200'000, '(') + "a" + std::string(200'000, ')');
-  EXPECT_THAT(Search(db, SearchMode::kRegex, deep), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("too many parentheses")));
+  EXPECT_THAT(Search(db, SearchMode::kRegex, deep), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is too large")));
 }
 
 TEST(Search, RegexOnLongKeysDoesNotOverflowTheStack) {

@@ -22,15 +22,14 @@ set(compiling "${tooled};asan;asan-full;quick;fuzz;torture;docs")
 
 # By find_package, find_path and find_library.
 needs(libabsl-dev "${compiling}" absl)
+needs(libre2-dev "${compiling}" re2 re2/re2.h)
 needs(liburing-dev "${compiling}" liburing liburing.h uring)
 needs(libxxhash-dev "${compiling}" xxhash xxhash.h)
 needs("" "" Threads hako)
 needs("libcli11-dev" "${tooled}" CLI11 CLI)
 needs("nlohmann-json3-dev" "${tooled}" nlohmann_json nlohmann)
 needs("libgtest-dev;libgmock-dev" "${tested}" GTest gtest gmock)
-needs(libedit-dev "${tooled}" edit histedit.h) # the tool builds without these four, but stages test it with them
-needs(libhiredis-dev "${tooled}" hiredis hiredis/hiredis.h)
-needs(libssl-dev "${tooled}" crypto ssl openssl/ssl.h)
+needs(libedit-dev "${tooled}" edit histedit.h) # the tool builds without these three, but stages test it with them
 needs(libzstd-dev "${tooled};asan;asan-full;quick;fuzz;torture" zstd zstd.h)
 needs(liblz4-dev "${tooled};asan;asan-full;quick;fuzz;torture" lz4 lz4.h)
 needs(libsqlite3-dev "${tested}" sqlite3 sqlite3.h)
@@ -57,14 +56,13 @@ needs("dpkg-dev;file" dev dpkg-deb cpack) # cpack asks file and dpkg-shlibdeps w
 needs(debootstrap bare debootstrap)
 needs(lmdb-utils "dev;tsan;release;coverage" mdb_load mdb_dump)
 needs(db-util "dev;tsan;release;coverage" db5.3_load db5.3_dump)
-needs(tkrzw-utils "dev;tsan;release;coverage" tkrzw_dbm_perf tkrzw_dbm_util)
 needs(zsh "dev;tsan;release;coverage" zsh)
 needs(fish "dev;tsan;release;coverage" fish)
 needs(redis-tools "dev;tsan;release;coverage" redis-server)
 needs(patch dev patch)
 needs(python3 dev python3)
 # test/seeded/run compiles without CMake.
-needs("g++;pkg-config;patch;libabsl-dev;liburing-dev;libxxhash-dev;libgtest-dev;libgmock-dev;libzstd-dev;liblz4-dev" seeded patch)
+needs("g++;pkg-config;patch;libabsl-dev;libre2-dev;liburing-dev;libxxhash-dev;libgtest-dev;libgmock-dev;libzstd-dev;liblz4-dev" seeded patch)
 needs(mandoc "dev;tsan;release;coverage" mandoc)
 needs(e2fsprogs "${tested}" mkfs.ext2 mkfs.ext4)
 needs(xfsprogs "${tested}" mkfs.xfs)

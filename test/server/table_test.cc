@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "hako/base/hash.h"
 #include "server/resp_client.h"
 #include "server/server_process.h"
 #include "support/temp_dir.h"
@@ -34,6 +35,13 @@ class ServedTableTest : public testing::Test {
 std::string Ask(RespClient& client, Words words) {
   words.insert(words.begin(), "hako.table");
   return client.Run(words);
+}
+
+// For `a[ab]{n}c` each byte of it takes up to n steps.
+std::string HostileText(std::uint64_t size) {
+  std::string text;
+  for (std::uint64_t i = 0; i < size; ++i) text.push_back("ab"[MixBits(i) % 2]);
+  return text;
 }
 
 std::string Bulk(const std::string& text) { return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n"; }
@@ -332,7 +340,7 @@ TEST_F(ServedTableTest, LongQueriesDelayNoOtherClient) {
   RespClient client = server.Connect();
   static constexpr int kRows = 400;
   std::string requests;
-  for (int i = 0; i < kRows; ++i) requests += RespClient::Encode({"hako.table", "put", std::to_string(i), "t", std::string(200, 'a')});
+  for (int i = 0; i < kRows; ++i) requests += RespClient::Encode({"hako.table", "put", std::to_string(i), "t", HostileText(1'000)});
   std::thread sender([&] { client.Send(requests); });
   for (int i = 0; i < kRows; ++i) EXPECT_EQ(client.Read(), "+OK\r\n");
   sender.join();
@@ -340,7 +348,7 @@ TEST_F(ServedTableTest, LongQueriesDelayNoOtherClient) {
   // On a busy machine this process may have to wait for longer than the query takes.
   bool is_answered_first = true;
   for (int attempt = 0; attempt < 20 && is_answered_first; ++attempt) {
-    slow.Send(RespClient::Encode({"hako.table", "query", "select count(*) where t matches 'b.{200}'"}) +
+    slow.Send(RespClient::Encode({"hako.table", "query", "select count(*) where t matches 'a[ab]{200}c'"}) +
               RespClient::Encode({"hako.table", "get", "7", "none"}));
     for (int i = 0; i < 20; ++i) EXPECT_EQ(Ask(client, {"get", "7", "none"}), "*2\r\n" + Bulk("none") + "$-1\r\n");
     pollfd readable{.fd = slow.socket_number(), .events = POLLIN, .revents = 0};
@@ -355,12 +363,13 @@ TEST_F(ServedTableTest, LongQueriesDelayNoOtherClient) {
               StartsWith("-ERR the groups exceed half of client-output-buffer-limit"));
 }
 
-// Also one that reads a single row: all threads of the pool match a regular expression that takes minutes.
+// All threads of the pool match a slow regular expression, and end behind the text in which they are.
 TEST_F(ServedTableTest, KilledClientsAndTheStopEndRegularExpressions) {
   ServerProcess server({"--table", Table()});
   RespClient client = server.Connect();
-  ASSERT_EQ(Ask(client, {"put", "k", "t", std::string(4 << 20, 'a')}), "+OK\r\n");
-  const std::string slow = RespClient::Encode({"hako.table", "query", "select key where t matches 'b(.{100}){100}'"});
+  const std::string text = HostileText(20'000);
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(Ask(client, {"put", std::to_string(i), "t", text}), "+OK\r\n");
+  const std::string slow = RespClient::Encode({"hako.table", "query", "select key where t matches 'a[ab]{500}c'"});
   const auto begin = std::chrono::steady_clock::now();
   std::vector<RespClient> clients;
   for (int i = 0; i < 4; ++i) {
@@ -380,8 +389,8 @@ TEST_F(ServedTableTest, KilledClientsAndTheStopEndRegularExpressions) {
 TEST_F(ServedTableTest, SlowLogAndInfoMeasureCommandsInTheThreadPool) {
   ServerProcess server({"--table", Table()});
   RespClient client = server.Connect();
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(Ask(client, {"put", std::to_string(i), "t", std::string(300, 'a')}), "+OK\r\n");
-  const std::string query = "select count(*) where t matches 'b.{300}'";  // each byte takes up to 300 steps
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(Ask(client, {"put", std::to_string(i), "t", HostileText(1'000)}), "+OK\r\n");
+  const std::string query = "select count(*) where t matches 'a[ab]{300}c'";
   client.Run({"config", "set", "slowlog-log-slower-than", "1000"});
   EXPECT_EQ(Ask(client, {"query", query}), "*1\r\n*2\r\n" + Bulk("count(*)") + ":0\r\n");
   EXPECT_THAT(client.Run({"slowlog", "get", "1"}), HasSubstr(Bulk("hako.table") + Bulk("query") + Bulk(query)));

@@ -135,32 +135,9 @@ TEST(ManualPage, IsCorrectTroff) {
   EXPECT_EQ(ReadWhole(dir.File("complaints")), "");
   ASSERT_EQ(std::system(("mandoc -T utf8 " + dir.File("hako.1") + " | sed 's/.\\x08//g' > " + dir.File("page")).c_str()), 0);
   const std::string page = ReadWhole(dir.File("page"));
-  for (const char* section : {"NAME", "SYNOPSIS", "DATABASES", "COMMANDS", "EXIT STATUS", "ENVIRONMENT", "EXAMPLES", "COMING FROM TKRZW"})
+  for (const char* section : {"NAME", "SYNOPSIS", "DATABASES", "COMMANDS", "EXIT STATUS", "ENVIRONMENT", "EXAMPLES"})
     EXPECT_TRUE(Contains(page, std::string("\n") + section + "\n")) << section;
   EXPECT_TRUE(Contains(page, "hako rekey FILE OLD_KEY NEW_KEY"));
-}
-
-// Every command of Tkrzw's tool exists under the same name, or the manual gives a reason.
-TEST(ManualPage, CoversEveryCommandAndOptionOfTkrzw) {
-  if (!Has("tkrzw_dbm_util")) GTEST_SKIP() << "tkrzw-utils is not installed";
-  TempDir dir;
-  std::system(("tkrzw_dbm_util > /dev/null 2> " + dir.File("help")).c_str());
-  std::string man = RunTool({"man"}).out;
-  for (std::size_t at; (at = man.find("\\-")) != man.npos;) man.erase(at, 1);
-  int num_commands = 0, num_options = 0;
-  for (const std::string& line : SplitLines(ReadWhole(dir.File("help")))) {
-    if (line.starts_with("  tkrzw_dbm_util ")) {
-      const std::string command = line.substr(17, line.find(' ', 17) - 17);
-      const bool is_here = RunTool({command, "--help"}).exit_code == 0;
-      EXPECT_TRUE(is_here || Contains(man, ".TP\n\\fB" + command + "\\fR\n")) << command;
-      ++num_commands;
-    } else if (line.starts_with("  --")) {
-      EXPECT_TRUE(Contains(man, line.substr(2, line.find(' ', 2) - 2))) << line;
-      ++num_options;
-    }
-  }
-  EXPECT_EQ(num_commands, 12);
-  EXPECT_GT(num_options, 45);
 }
 
 }  // namespace

@@ -39,27 +39,23 @@ class PerfDirect : public testing::Test {
   void SetUp() override {
     if (const Status status = DirectIoIn(dir_.path()); !status.ok()) GTEST_SKIP() << status;
   }
-  // With command lines of tkrzw_dbm_perf, except for the suffix of the path and the number of
-  // iterations.
   std::vector<std::string> Hash(const std::string& iterations) const {
-    return {"perf",         "sequence",    "--path",       dir_.File("casket.hkh"),
-            "--file",       "pos-para",    "--random_key", "--random_seed",
-            "-1",           "--iter",      iterations,     "--size",
-            "4000",         "--align_pow", "12",           "--cache_buckets",
-            "--block_size", "512",         "--direct_io",  "--padding"};
+    return {
+        "perf",     "sequence", "--path", dir_.File("casket.hkh"), "--file", "pos",         "--random_key", "--random_seed", "-1", "--iter",
+        iterations, "--size",   "4000",   "--block_size",          "512",    "--direct_io", "--padding"};
   }
   std::vector<std::string> Tree(const std::string& iterations) const {
-    return {"perf",          "sequence",
-            "--path",        dir_.File("casket.hkt"),
-            "--file",        "pos-para",
-            "--random_seed", "-1",
-            "--random_key",  "--size",
-            "100",           "--max_page_size",
-            "4060",          "--max_cached_pages",
-            "1000",          "--iter",
-            iterations,      "--cache_buckets",
-            "--block_size",  "1024",
-            "--direct_io",   "--padding"};
+    return {"perf",         "sequence",
+            "--path",       dir_.File("casket.hkt"),
+            "--file",       "pos",
+            "--random_key", "--random_seed",
+            "-1",           "--iter",
+            iterations,     "--size",
+            "100",          "--max_page_size",
+            "4060",         "--cache_bytes",
+            "4Mi",          "--block_size",
+            "1024",         "--direct_io",
+            "--padding"};
   }
   // The figures of the device in each phase.
   static std::vector<nlohmann::json> Devices(const std::vector<std::string>& command) {
@@ -73,15 +69,14 @@ class PerfDirect : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(PerfDirect, AcceptsCommandLinesOfTkrzw) {
+TEST_F(PerfDirect, ReportsTheDeviceInEachPhase) {
   for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{{}, {"--pagecache"}, {"--threads", "2"}}) {
     const bool two = !more.empty() && more[0] == "--threads";
     for (const bool is_hash : {true, false}) {
       const std::vector<std::string> command = Join(is_hash ? Hash("1000") : Tree("1000"), more);
       const ToolResult result = RunTool(command);
       EXPECT_EQ(result.exit_code, 0) << result.err;
-      EXPECT_THAT(result.err, HasSubstr("--cache_buckets has no effect: the directory of a positional file is always in memory"));
-      EXPECT_EQ(SplitLines(result.err).size(), is_hash ? 2u : 1u) << result.err;
+      EXPECT_EQ(result.err, "");
       PerfOutput output(result.out);
       const PerfPhase want = {.impl = "auto",
                               .size = is_hash ? "4000" : "100",
@@ -100,9 +95,8 @@ TEST_F(PerfDirect, AcceptsCommandLinesOfTkrzw) {
 TEST_F(PerfDirect, OtherCommandsAcceptTheFlags) {
   for (const std::string command : {"parallel", "wicked"}) {
     for (const std::string ending : {".hkh", ".hkt"}) {
-      const ToolResult result =
-          RunTool({"perf", command, "--path", dir_.File("p" + ending), "--file", "pos-para", "--direct_io", "--block_size", "512",
-                   "--sync_io", "--pagecache", "--iter", "500", "--threads", "2", "--rebuild", "--validate"});
+      const ToolResult result = RunTool({"perf", command, "--path", dir_.File("p" + ending), "--file", "pos", "--direct_io", "--block_size",
+                                         "512", "--sync_io", "--pagecache", "--iter", "500", "--threads", "2", "--rebuild", "--validate"});
       EXPECT_EQ(result.exit_code, 0) << result.err;
       PerfOutput output(result.out);
       const PerfPhase want = {.impl = "auto",
@@ -132,7 +126,7 @@ TEST_F(PerfDirect, JsonReportsDeviceTraffic) {
 
 TEST_F(PerfDirect, PagecacheEnablesTheCache) {
   const auto read_bytes = [&](const std::vector<std::string>& more) {
-    const std::vector<std::string> command = {"perf",        "parallel",     "--path", dir_.File("p.hkh"), "--file", "pos-para",
+    const std::vector<std::string> command = {"perf",        "parallel",     "--path", dir_.File("p.hkh"), "--file", "pos",
                                               "--direct_io", "--size",       "16000",  "--keys",           "500",    "--iter",
                                               "3k",          "--block_size", "512"};
     return Devices(Join(command, more)).at(0).at("read_bytes").get<int>();
@@ -144,21 +138,14 @@ TEST_F(PerfDirect, PagecacheEnablesTheCache) {
   EXPECT_GT(read_bytes({"--pagecache", "--file_cache", "0"}), without / 2) << "the size given wins";
 }
 
-TEST_F(PerfDirect, NoSpeculationTakesSecondReads) {
+TEST_F(PerfDirect, ShortFirstReadsTakeSecondReads) {
   const auto second_reads = [&](const std::vector<std::string>& more) {
     return Devices(Join(Join(Hash("1000"), {"--set_only", "--get_only"}), more))[1].at("second_reads").get<int>();
   };
-  const int without = second_reads({"--no_speculation"});
+  const int without = second_reads({"--min_read_size", "16"});
   EXPECT_GT(without, 500);
   EXPECT_LT(second_reads({"--min_read_size", "8192"}), without / 10);
   EXPECT_LT(second_reads({}), without / 10);
-}
-
-TEST_F(PerfDirect, NoBatchingTakesMoreTransfers) {
-  const auto writes = [&](const std::vector<std::string>& more) {
-    return Devices(Join(Join(Hash("1000"), {"--set_only"}), more))[0].at("writes").get<int>();
-  };
-  EXPECT_GT(writes({"--no_batching"}), 3 * writes({}));
 }
 
 TEST_F(PerfDirect, PaddedFilesAreWholeBlocks) {
@@ -176,7 +163,7 @@ TEST(Perf, ReportsAFileSystemWithoutDirectIo) {
     if (!std::filesystem::is_directory(parent)) continue;
     const TempDir dir(parent);
     const Status expected = DirectIoIn(dir.path());
-    const ToolResult result = RunTool({"perf", "sequence", "--path", dir.File("p.hkh"), "--file", "pos-para", "--direct_io", "--block_size",
+    const ToolResult result = RunTool({"perf", "sequence", "--path", dir.File("p.hkh"), "--file", "pos", "--direct_io", "--block_size",
                                        "512", "--iter", "10", "--set_only"});
     EXPECT_EQ(result.exit_code, expected.ok() ? 0 : 3) << result.err;
     if (!expected.ok()) {
@@ -188,33 +175,31 @@ TEST(Perf, ReportsAFileSystemWithoutDirectIo) {
 
 TEST(Perf, DirectIoRequiresAPositionalFile) {
   const TempDir dir;
-  for (const std::vector<std::string>& file : std::vector<std::vector<std::string>>{{}, {"--file", "mmap-atom"}}) {
+  for (const std::vector<std::string>& file : std::vector<std::vector<std::string>>{{}, {"--file", "mmap"}}) {
     const ToolResult result = RunTool(Join({"perf", "sequence", "--path", dir.File("p.hkh"), "--direct_io"}, file));
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("--direct_io requires --file pos-para"));
+    EXPECT_THAT(result.err, HasSubstr("--direct_io requires --file pos"));
     EXPECT_FALSE(std::filesystem::exists(dir.File("p.hkh")));
   }
 }
 
 TEST(Perf, RefusesMistakesOfDirectIo) {
   const TempDir dir;
-  const std::vector<std::string> command = {"perf", "sequence", "--path", dir.File("p.hkh"), "--file", "pos-para", "--direct_io"};
-  for (const std::string size : {"2", "256", "513", "6000"}) {
+  const std::vector<std::string> command = {"perf", "sequence", "--path", dir.File("p.hkh"), "--file", "pos", "--direct_io"};
+  for (const std::string size : {"513", "6000"}) {
     const ToolResult result = RunTool(Join(command, {"--block_size", size}));
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.err, HasSubstr("--block_size " + size + ": direct I/O requires a power of two from 512 to 65536"));
   }
-  for (const std::string size : {"0", "128Ki"})
-    EXPECT_THAT(RunTool(Join(command, {"--block_size", size})).err, HasSubstr("out of range, 1 to 65536"));
-  EXPECT_EQ(RunTool(Join(command, {"--no_speculation", "--min_read_size", "64"})).exit_code, 2);
-  EXPECT_EQ(RunTool(Join(command, {"--align_pow", "17"})).exit_code, 2);
+  for (const std::string size : {"0", "256", "128Ki"})
+    EXPECT_THAT(RunTool(Join(command, {"--block_size", size})).err, HasSubstr("out of range, 512 to 65536"));
+  EXPECT_EQ(RunTool(Join(command, {"--align_pow", "7"})).exit_code, 2);
 }
 
 TEST(Perf, ReportsFileFlagsWithoutEffect) {
   const TempDir dir;
-  const std::vector<std::string> flags = {"--sync_io",   "--min_read_size", "64",  "--block_size",  "512",    "--padding",
-                                          "--pagecache", "--file_cache",    "1Mi", "--no_batching", "--iter", "1",
-                                          "--set_only"};
+  const std::vector<std::string> flags = {"--sync_io",   "--min_read_size", "64",  "--block_size", "512", "--padding",
+                                          "--pagecache", "--file_cache",    "1Mi", "--iter",       "1",   "--set_only"};
   const auto notes = [&](const std::vector<std::string>& where) {
     const ToolResult result = RunTool(Join(Join({"perf", "sequence"}, where), flags));
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -225,30 +210,20 @@ TEST(Perf, ReportsFileFlagsWithoutEffect) {
     for (const char* name : names) EXPECT_THAT(err, HasSubstr("hako perf sequence: " + std::string(name) + " has no effect" + why + "\n"));
   };
   const std::vector<const char*> of_files = {"--sync_io", "--min_read_size"};
-  const std::vector<const char*> of_direct_io = {"--block_size", "--padding", "--pagecache", "--file_cache", "--no_batching"};
+  const std::vector<const char*> of_direct_io = {"--block_size", "--padding", "--pagecache", "--file_cache"};
   const std::string mapped = notes({"--path", dir.File("p.hkh")});
-  expect_all(mapped, of_files, " without --file pos-para");
+  expect_all(mapped, of_files, " without --file pos");
   expect_all(mapped, of_direct_io, " without --direct_io");
   const std::string tree = notes({"--path", dir.File("p.hkt")});
-  expect_all(tree, {"--sync_io"}, " without --file pos-para");
+  expect_all(tree, {"--sync_io"}, " without --file pos");
   expect_all(tree, {"--min_read_size"}, ": a tree stores the size of each page");
-  const std::string positional = notes({"--path", dir.File("p.hkh"), "--file", "pos-para"});
+  const std::string positional = notes({"--path", dir.File("p.hkh"), "--file", "pos"});
   EXPECT_THAT(SplitLines(positional), SizeIs(of_direct_io.size()));
   expect_all(positional, of_direct_io, " without --direct_io");
   const std::string memory = notes({"--dbm", "tiny", "--direct_io"});
   expect_all(memory, of_files, ": the database is in memory");
   expect_all(memory, of_direct_io, ": the database is in memory");
   expect_all(memory, {"--direct_io"}, ": the database is in memory");
-}
-
-TEST(Perf, AlignPowIsLimited) {
-  const TempDir dir;
-  for (const std::string& path : {dir.File("p.hkh"), dir.File("p.hkt")}) {
-    const ToolResult result = RunTool({"perf", "sequence", "--path", path, "--align_pow", "12", "--iter", "10"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(result.err, path.ends_with(".hkh") ? "hako perf sequence: --align_pow 12: 6 is used, the maximum\n" : "");
-  }
-  EXPECT_EQ(RunTool({"perf", "sequence", "--path", dir.File("p.hkh"), "--align_pow", "6", "--iter", "10"}).err, "");
 }
 
 }  // namespace

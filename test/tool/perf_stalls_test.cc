@@ -51,7 +51,7 @@ TEST(PerfStalls, MeasuresEveryOperationOfADatabase) {
 TEST(PerfStalls, MeasuresPositionalFiles) {
   for (const std::string kind : {"hash", "tree"}) {
     const TempDir dir;
-    const ToolResult result = RunTool(StallsOf(kind, dir.File("p"), {"--json", "--file", "pos-para", "--durable"}));
+    const ToolResult result = RunTool(StallsOf(kind, dir.File("p"), {"--json", "--file", "pos", "--durable"}));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(OperationsIn(result), testing::Contains("harvest"));
   }
@@ -70,7 +70,7 @@ TEST(PerfStalls, PrintsATable) {
 }
 
 TEST(PerfStalls, RefusesOtherArguments) {
-  EXPECT_THAT(RunTool({"perf", "--json"}).err, HasSubstr("nothing to measure: give sequence, parallel, wicked, --stalls or --remote"));
+  EXPECT_THAT(RunTool({"perf", "--json"}).err, HasSubstr("nothing to measure: give sequence, parallel, wicked or --stalls"));
   EXPECT_THAT(RunTool({"perf", "--stalls"}).err, HasSubstr("hako perf: nothing to measure: set --dbm tiny or baby"));
   EXPECT_THAT(RunTool({"perf", "--stalls", "--dbm", "tiny", "--operations", "verify,sleep"}).err,
               HasSubstr("sleep: the operations are harvest, idle"));

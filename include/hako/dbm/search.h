@@ -24,7 +24,7 @@ enum class SearchMode {
   kContain,  // keys that contain the pattern
   kBegin,    // keys that begin with the pattern
   kEnd,      // keys that end with the pattern
-  kRegex,    // keys that contain a match of the regular expression (text/regular_expression.h)
+  kRegex,    // keys that contain a match of the regular expression of RE2 (text/regular_expression.h)
   kEdit,     // all keys, by ascending edit distance from the pattern
 };
 

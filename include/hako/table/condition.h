@@ -108,8 +108,8 @@ class Column {
   Condition Contains(std::string_view text) const;
   Condition BeginsWith(std::string_view text) const;
   Condition EndsWith(std::string_view text) const;
-  // A part of the text matches a regular expression (ECMAScript without back-references, over bytes: see
-  // text/regular_expression.h), in a time that is linear in the text.
+  // A part of the text matches a regular expression of RE2 (text/regular_expression.h), in a time that is linear
+  // in the text.
   Condition Matches(std::string_view regex) const;
   // Words (table/words.h): the text has all of those of `words`, one of them, or all in a row.
   Condition HasAll(std::string_view words) const;
@@ -162,7 +162,7 @@ struct Node {
 Condition Joined(Op op, std::span<const Condition> parts);
 // A condition that the primary key is one of these. REQUIRES: ascending
 Condition KeyIn(std::vector<std::string> keys);
-// Whether a part of the text matches. It takes units of `effort`, unless that is nullptr, and is false if
+// Whether a part of the text matches. It takes units of `effort` first, unless that is nullptr, and is false if
 // they are spent.
 bool MatchesPattern(const Pattern& pattern, std::string_view text, QueryEffort* effort);
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,8 +20,6 @@ namespace hako::text {
 
 // That of UTF-8, which may stand at the beginning of a text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
-inline constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 // Returns the length of the UTF-8 sequence at the start of `text`, or 0 if it is not well-formed
 // (RFC 3629: shortest form, no surrogates, up to U+10FFFF).
@@ -40,6 +37,10 @@ inline std::size_t Utf8Length(std::string_view text) {
   if ((lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) return 0;  // overlong, beyond Unicode
   return size;
 }
+
+// Returns the length of the character at the start of `text`: 1 for a byte that begins no UTF-8 sequence.
+// REQUIRES: !text.empty()
+inline std::size_t CharacterLength(std::string_view text) { return std::max<std::size_t>(Utf8Length(text), 1); }
 
 inline bool IsUtf8(std::string_view text) {
   while (true) {
@@ -85,35 +86,9 @@ std::size_t PlainLength(std::string_view bytes, std::size_t begin) {
   return i - begin;
 }
 
-inline void AppendHex(std::string_view bytes, std::string* out) {
-  std::size_t at = out->size();
-  out->resize(at + 2 * bytes.size());
-  for (const char c : bytes) {
-    (*out)[at++] = kHexDigits[static_cast<unsigned char>(c) >> 4];
-    (*out)[at++] = kHexDigits[static_cast<unsigned char>(c) & 15];
-  }
-}
-
-inline constexpr std::array<signed char, 256> kHexValues = [] {
-  std::array<signed char, 256> values{};
-  values.fill(-1);
-  for (int i = 0; i < 16; ++i) {
-    values[static_cast<unsigned char>(kHexDigits[static_cast<std::size_t>(i)])] = static_cast<signed char>(i);
-    values[static_cast<unsigned char>("0123456789ABCDEF"[i])] = static_cast<signed char>(i);
-  }
-  return values;
-}();
-
-inline std::optional<std::size_t> DecodeHex(std::string_view text, char* out) {
-  if (text.size() % 2 != 0) return std::nullopt;
-  for (std::size_t i = 0; i < text.size(); i += 2) {
-    const int high = kHexValues[static_cast<unsigned char>(text[i])];
-    const int low = kHexValues[static_cast<unsigned char>(text[i + 1])];
-    if ((high | low) < 0) return std::nullopt;
-    *out++ = static_cast<char>(high << 4 | low);
-  }
-  return text.size() / 2;
-}
+// Pairs of hexadecimal digits, lower case when written. Malformed: an odd number of them, or another character.
+void AppendHex(std::string_view bytes, std::string* out);
+std::optional<std::size_t> DecodeHex(std::string_view text, char* out);
 
 inline void AppendByteEscape(char c, std::string* out) {
   switch (c) {
@@ -171,7 +146,7 @@ inline bool SteersText(std::uint32_t point) {
 inline void AppendPrintable(std::string_view bytes, std::string* out, bool escapes_backslash = true) {
   while (!bytes.empty()) {
     const std::size_t size = Utf8Length(bytes);
-    const std::string_view one = bytes.substr(0, std::max<std::size_t>(size, 1));
+    const std::string_view one = bytes.substr(0, CharacterLength(bytes));
     const bool is_escaped = size == 0 || SteersText(CodePoint(one)) || (escapes_backslash && one[0] == '\\');
     if (!is_escaped) out->append(one);
     for (const char c : is_escaped ? one : std::string_view()) AppendByteEscape(c, out);
@@ -213,42 +188,8 @@ inline std::optional<std::size_t> DecodeEscapes(std::string_view text, char* out
   });
 }
 
-// Base64 of RFC 4648, with padding.
-inline constexpr std::string_view kBase64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-inline void AppendBase64(std::string_view bytes, std::string* out) {
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t size = std::min<std::size_t>(3, bytes.size() - i);
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j) group = group << 8 | (j < size ? static_cast<unsigned char>(bytes[i + j]) : 0);
-    for (std::size_t j = 0; j < 4; ++j) out->push_back(j <= size ? kBase64Digits[group >> (18 - 6 * j) & 63] : '=');
-  }
-}
-
-inline constexpr std::array<signed char, 256> kBase64Values = [] {
-  std::array<signed char, 256> values{};
-  values.fill(-1);
-  for (std::size_t i = 0; i < kBase64Digits.size(); ++i) values[static_cast<unsigned char>(kBase64Digits[i])] = static_cast<signed char>(i);
-  return values;
-}();
-
-inline std::optional<std::size_t> DecodeBase64(std::string_view text, char* out) {
-  if (text.size() % 4 != 0) return std::nullopt;
-  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
-  char* at = out;
-  for (std::size_t i = 0; i < text.size(); i += 4) {
-    const std::size_t digits = i + 4 == text.size() ? 4 - padding : 4;
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 4; ++j) {
-      const int value = j < digits ? kBase64Values[static_cast<unsigned char>(text[i + j])] : 0;
-      if (value < 0) return std::nullopt;
-      group = group << 6 | static_cast<std::uint32_t>(value);
-    }
-    if ((digits == 3 && (group & 0xff) != 0) || (digits == 2 && (group & 0xffff) != 0))
-      return std::nullopt;  // no encoder writes nonzero trailing bits
-    for (std::size_t j = 0; j + 1 < digits; ++j) *at++ = static_cast<char>(group >> (16 - 8 * j) & 255);
-  }
-  return static_cast<std::size_t>(at - out);
-}
+// Base64 of RFC 4648, with padding. Malformed: whatever AppendBase64 does not write.
+void AppendBase64(std::string_view bytes, std::string* out);
+std::optional<std::size_t> DecodeBase64(std::string_view text, char* out);
 
 }  // namespace hako::text
