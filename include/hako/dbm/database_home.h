@@ -69,7 +69,8 @@ namespace hako {
 
 // The options of a database that concern its log.
 struct LogOptions {
-  // Implicit, from the options of any database. REQUIRES: they exist as long as this
+  // Implicit, from the options of any database. REQUIRES: they exist as long as this (unchecked: a reference does not
+  // tell)
   template <class Options>
   LogOptions(const Options& options) : durability(options.durability), log_bytes(options.log_bytes), log_archive(options.log_archive) {}
 
@@ -239,7 +240,7 @@ class DatabaseHome {
     return absl::UnimplementedError("the file has no path");
   }
   HAKO_OR_NO_MEMORY
-  // The type of a new file. REQUIRES: no other thread uses the database
+  // The type of a new file. REQUIRES: no other thread uses the database (unchecked: Open has not returned it yet)
   void BeginType(std::uint32_t type) {
     sync::MutexLock lock(metadata_mutex_);
     type_ = type;

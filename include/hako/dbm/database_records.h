@@ -38,10 +38,10 @@ class DatabaseRecords {
   virtual void PrefetchForRedo(std::span<const std::string_view> keys) const = 0;
 
   // Keeps the time, and removes the expired records if there are enough, until `stops`; called again and
-  // again by one thread. REQUIRES: expiry() != nullptr
+  // again by one thread. REQUIRES: expiry() != nullptr (checked in SweepInBackground)
   virtual void SweepInBackground(const std::atomic<bool>& stops) = 0;
   // Refuses all operations from now on: the last step of Close.
-  // REQUIRES: no other thread of this process uses the database
+  // REQUIRES: no other thread of this process uses the database (checked in Seal)
   virtual void Seal() = 0;
 
  protected:

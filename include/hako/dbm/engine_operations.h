@@ -188,8 +188,9 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   }
   void PrefetchForRedo(std::span<const std::string_view> keys) const override { engine_.Prefetch(keys); }
   void SweepInBackground(const std::atomic<bool>& stops) final;
-  // Takes no lock: a forked child calls it too.
+  // Takes no lock: a forked child calls it too, in which the writers of the parent may seem to go on.
   void Seal() override {
+    AssertNoWriters();
     writers_.Close();
     engine_.Seal();
   }
@@ -332,7 +333,8 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // Whether an update is refused, or followed by AfterUpdate.
   HAKO_INLINE bool NeedsChecks() { return !self().AcceptsUpdates() || has_after_update_; }
   HAKO_INLINE bool HasAfterUpdate() const { return has_after_update_; }
-  // From now on each update is followed by AfterUpdate. REQUIRES: no other thread uses the database
+  // From now on each update is followed by AfterUpdate. REQUIRES: no other thread uses the database (unchecked: Open has not
+  // returned it yet)
   void CallAfterUpdates() { has_after_update_ = true; }
 
  private:

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/scratch_buffer.h"
@@ -387,6 +388,7 @@ Status EngineOperations<D, Space, Engine>::RemoveIfExpired(std::span<const std::
 // ExpirySchedule::BeginPass returns. The time is kept ten times a second during a pass, too.
 template <class D, class Space, class Engine>
 void EngineOperations<D, Space, Engine>::SweepInBackground(const std::atomic<bool>& stops) {
+  HAKO_DCHECK(expiry() != nullptr);
   using SteadyClock = std::chrono::steady_clock;
   static constexpr auto kPauseAfter = std::chrono::milliseconds(1), kPauseMax = std::chrono::milliseconds(20),
                         kKeepAfter = std::chrono::milliseconds(100);

@@ -117,12 +117,10 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   // See DatabaseHome. Without a path: OK, and true.
   using Home::GetHealth, Home::IsWritable;
   // Writes a last snapshot if anything has changed, and removes the log. Returns the first error.
-  // REQUIRES: no other thread uses the database
+  // REQUIRES: no other thread uses the database (checked in Seal)
   using Home::Close;
 
  protected:
-  // REQUIRES of the following: no other thread uses the database
-
   // Without a path, and with the file there. `updates` is the log of space_.
   MemoryHome(DatabaseRecords& records, typename Home::UpdateLog& updates) : Home(records, updates, refusal_, true, Durability::kNone) {}
   MemoryHome(DatabaseRecords& records, typename Home::UpdateLog& updates, SnapshotPlace<FileT> place, LogPlace<LogFile> log,

@@ -196,7 +196,7 @@ HAKO_OR_NO_MEMORY
 template <File FileT, PageCodec Codec>
 StatusOr<ScrubProgress> PoolHome<FileT, Codec>::Scrub(const ScrubOptions& options) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->records().CheckIdle());
-  const std::lock_guard scrub_lock(scrub_mutex_);
+  const sync::MutexLock scrub_lock(scrub_mutex_);
   ScrubProgress progress;
   {
     sync::MutexLock lock(maintenance_mutex_);

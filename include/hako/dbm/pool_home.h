@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -173,7 +172,7 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
 
   Space& pool_;
   Writers& pool_writers_;
-  std::mutex scrub_mutex_;  // one Scrub at a time; locked before maintenance_mutex_
+  sync::Mutex scrub_mutex_;  // one Scrub at a time; locked before maintenance_mutex_
   tree::PageScrub<FileT> scrub_;
   sync::StickyStatus refused_;
   mutable sync::Mutex retry_mutex_ ABSL_ACQUIRED_AFTER(tree::kPoolLocks);

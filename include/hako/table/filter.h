@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/table/column_names.h"
 #include "hako/table/condition.h"
@@ -30,7 +31,10 @@ class Filter {
   bool Matches(std::string_view key, const RowView& row) const { return tests_.empty() || Holds(0, key, row); }
   bool IsAlways() const { return tests_.empty(); }
   bool IsStopped() const { return effort_ != nullptr && effort_->is_spent(); }
-  Status error() const { return effort_->error(); }  // REQUIRES: IsStopped()
+  Status error() const {  // REQUIRES: IsStopped()
+    HAKO_DCHECK(IsStopped());
+    return effort_->error();
+  }
   // Adds the columns that it reads.
   void AddColumns(std::vector<ColumnId>* columns) const;
 

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/language.h"
 
 namespace hako::text {
@@ -40,7 +41,10 @@ inline std::size_t Utf8Length(std::string_view text) {
 
 // Returns the length of the character at the start of `text`: 1 for a byte that begins no UTF-8 sequence.
 // REQUIRES: !text.empty()
-inline std::size_t CharacterLength(std::string_view text) { return std::max<std::size_t>(Utf8Length(text), 1); }
+inline std::size_t CharacterLength(std::string_view text) {
+  HAKO_DCHECK(!text.empty());
+  return std::max<std::size_t>(Utf8Length(text), 1);
+}
 
 inline bool IsUtf8(std::string_view text) {
   while (true) {
