@@ -58,4 +58,11 @@ set(code "#include \"hako/tree/page_states.h\"\n")
 check(tree/page_states.h "sync::Mutex mutex ABSL_ACQUIRED_AFTER(kMaintenanceLocks) ABSL_ACQUIRED_BEFORE(kPoolLocks)"
   "sync::Mutex mutex ABSL_ACQUIRED_BEFORE(kMaintenanceLocks); sync::Mutex late ABSL_ACQUIRED_AFTER(kPoolLocks);
   void TakeBoth() { sync::MutexLock first(late); sync::MutexLock second(mutex); }" "mutex 'mutex' must be acquired before 'late'")
+# The same of the hash table: a mutex without its lock, and an order that goes against the ranks.
+set(code "#include \"hako/hash/victims.h\"\n")
+check(hash/victims.h "sync::MutexLock lock(mutex_);" "" "'held_' requires holding mutex 'mutex_'")
+set(code "#include \"hako/hash/free_block_pool.h\"\n")
+check(hash/free_block_pool.h "mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks)"
+  "sync::Mutex last_ ABSL_ACQUIRED_AFTER(kInnermostLocks); void TakeBoth() { sync::MutexLock a(last_); sync::MutexLock b(mutex_); }
+  mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks)" "mutex 'mutex_' must be acquired before 'last_'")
 file(REMOVE_RECURSE ${tree})
