@@ -171,7 +171,7 @@ class UpdateLog {
   // OK, or why the archive lacks segments that it should have.
   Status ArchiveHealth() const { return archive_failure_.Get(); }
   // Stores the segments that the last checkpoint has, after a failure.
-  // REQUIRES: no checkpoint runs (checked in LogOperations::RetryArchive)
+  // REQUIRES: no checkpoint runs (unchecked: the log does not know them)
   Status RetryArchive() {
     if (!archive_failure_.IsOk() && is_on()) ArchiveBefore(checkpoint_sequence_);
     return ArchiveHealth();

@@ -30,7 +30,7 @@ class Filter {
   bool Matches(std::string_view key, const RowView& row) const { return tests_.empty() || Holds(0, key, row); }
   bool IsAlways() const { return tests_.empty(); }
   bool IsStopped() const { return effort_ != nullptr && effort_->is_spent(); }
-  Status error() const { return effort_->error(); }  // REQUIRES: IsStopped()
+  Status error() const { return effort_->error(); }  // REQUIRES: IsStopped() (unchecked: OK otherwise)
   // Adds the columns that it reads.
   void AddColumns(std::vector<ColumnId>* columns) const;
 

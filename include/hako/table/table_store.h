@@ -36,8 +36,8 @@ class StoreCursor {
   // About how many records from the present one on are below the key. REQUIRES: Valid() (checked in CountAbout)
   virtual std::uint64_t CountAbout(std::string_view key) = 0;
   virtual void JumpBelow(std::string_view key) = 0;  // to the last record before the key
-  virtual void Next() = 0;                           // REQUIRES: Valid() (checked in Next)
-  virtual void Previous() = 0;                       // REQUIRES: Valid() (checked in Previous)
+  virtual void Next() = 0;                           // REQUIRES: Valid() (checked in JumpAhead)
+  virtual void Previous() = 0;                       // REQUIRES: Valid() (checked in JumpAhead)
   virtual const Status& status() const = 0;
   bool Valid() const { return valid_; }
   std::string_view key() const {  // REQUIRES: Valid(); until the next move

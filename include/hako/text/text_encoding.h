@@ -39,7 +39,7 @@ inline std::size_t Utf8Length(std::string_view text) {
 }
 
 // Returns the length of the character at the start of `text`: 1 for a byte that begins no UTF-8 sequence.
-// REQUIRES: !text.empty()
+// REQUIRES: !text.empty() (unchecked here: its callers loop over a text)
 inline std::size_t CharacterLength(std::string_view text) { return std::max<std::size_t>(Utf8Length(text), 1); }
 
 inline bool IsUtf8(std::string_view text) {
