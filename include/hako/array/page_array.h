@@ -131,7 +131,7 @@ class PageArray {
   Status Create();
   Status Attach(std::uint32_t root, std::uint64_t num_records, std::uint64_t applied_index = 0);
   std::uint32_t root_id() const { return IdOf(root()); }
-  // After this all look-ups fail. REQUIRES: no other thread uses the array (checked in Seal)
+  // After this all look-ups fail. REQUIRES: no other thread uses the array (checked in WriterStates::Close)
   void Seal() {
     table_size_ = 0;
     root_ = &sealed_;

@@ -210,7 +210,7 @@ class AnyDBM : public Operations<AnyDBM> {
   bool IsWritable() const;
   Status GetHealth() const;
   // Closes the database, and saves the snapshot of one in memory. Returns the first error.
-  // REQUIRES: no other thread uses the database (checked in EngineOperations::Seal)
+  // REQUIRES: no other thread uses the database (checked in WriterStates::Close)
   Status Close();
 
  private:

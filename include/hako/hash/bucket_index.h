@@ -231,7 +231,7 @@ class BucketIndex {
 
   // Leaves one bucket that stays locked forever, so that each Fetch asks for a writer state.
   // REQUIRES: no other thread uses the index, and there are no writer states any more.
-  // (checked in Seal)
+  // (checked in WriterStates::Close)
   void Seal() {
     Reset();
     lines_.Seal();

@@ -120,7 +120,7 @@ class LineTable {
   void Seal() { chunks_[0].store(&sealed_, std::memory_order_relaxed); }
   // Forgets all lines; the space has taken their memory back. Takes no lock, which another thread
   // may have held when this process was forked.
-  // REQUIRES: no other thread uses the table (checked in Seal)
+  // REQUIRES: no other thread uses the table (checked in WriterStates::Close)
   void Reset() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     num_chunks_ = 0;
     num_overflow_ = 0;

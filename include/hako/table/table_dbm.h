@@ -211,7 +211,7 @@ class TableDBM {
   bool IsWritable() const;
   Status GetHealth() const;
   // Synchronizes and closes the file. Returns the first error.
-  // REQUIRES: no other thread uses the table, and no query of it exists (checked in EngineOperations::Seal)
+  // REQUIRES: no other thread uses the table, and no query of it exists (checked in WriterStates::Close)
   Status Close();
 
  private:

@@ -115,7 +115,7 @@ class PageTree {
   }
   std::uint32_t root_id() const { return IdOf(root()); }
   // After this the root stays locked, so every Fetch asks for a writer state. REQUIRES: no other
-  // thread uses the tree, and there are no writer states any more (checked in Seal)
+  // thread uses the tree, and there are no writer states any more (checked in WriterStates::Close)
   void Seal() { root_ = &sealed_; }
 
   // Takes no lock, except for a long value in a resident space or where writers keep interfering;
