@@ -81,7 +81,10 @@ void DatabaseHome<LogFileT>::KeepTime() {
 
 template <File LogFileT>
 Status DatabaseHome<LogFileT>::StartBackground(std::chrono::milliseconds interval) {
-  HAKO_ASSIGN_OR_RETURN(background_, sync::BackgroundThread::Start(interval, [this] { SynchronizeInBackground(); }));
+  const auto work = [this] {
+    if (!closed_) SynchronizeInBackground();
+  };
+  HAKO_ASSIGN_OR_RETURN(background_, sync::BackgroundThread::Start(interval, work));
   return absl::OkStatus();
 }
 
@@ -95,9 +98,14 @@ Status DatabaseHome<LogFileT>::WakeBackground() {
 }
 
 template <File LogFileT>
-Status DatabaseHome<LogFileT>::StartSweeper() {
-  if (records_.expiry() == nullptr || records_.expiry()->IsOfCopy() || !writable_) return absl::OkStatus();
-  HAKO_ASSIGN_OR_RETURN(sweeper_, sync::BackgroundThread::Start(kSweepInterval, [this] { records_.SweepInBackground(stops_sweeper_); }));
+Status DatabaseHome<LogFileT>::StartThreads(std::chrono::milliseconds interval) {
+  if (!writable_) return absl::OkStatus();
+  if (interval.count() > 0) HAKO_RETURN_IF_ERROR(StartBackground(interval));
+  if (records_.expiry() == nullptr || records_.expiry()->IsOfCopy()) return absl::OkStatus();
+  const auto work = [this] {
+    if (!closed_) records_.SweepInBackground(stops_sweeper_);
+  };
+  HAKO_ASSIGN_OR_RETURN(sweeper_, sync::BackgroundThread::Start(kSweepInterval, work));
   return absl::OkStatus();
 }
 
@@ -287,9 +295,11 @@ Status DatabaseHome<LogFileT>::ContinueHistory(const log::NamedLog& named, std::
     HAKO_RETURN_IF_ERROR(log_place_.Remove());
   }
   const log::Link last = archive->last();
-  archive->Keep();
+  if (left != nullptr) archive->Keep();  // the superblock names its last segment
   updates_.set_archive(std::move(archive));
-  return StartNew(log_bytes, &last, lsn);
+  HAKO_RETURN_IF_ERROR(StartNew(log_bytes, &last, lsn));
+  updates_.archive()->Keep();
+  return absl::OkStatus();
 }
 
 // Creates a log of a new id, which the superblock does not name yet.

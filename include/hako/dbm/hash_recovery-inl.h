@@ -32,19 +32,19 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const HashOptions& 
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   const bool logs = options.durability == Durability::kPower ||
                     (options.durability == Durability::kProcess && (options.keep_log || dbm->space_->index_is_in_memory()));
+  HAKO_RETURN_IF_ERROR(dbm->StartThreads(options.sync_interval));
   HAKO_RETURN_IF_ERROR(dbm->OpenLog(logs, has_all, options));
   // Only now: until then the file may lack updates that the log has.
   if (dbm->IsWritable() && !dbm->space_->index_is_in_memory()) dbm->space_->extents().PublishLiveState();
   if (dbm->space_->log().is_on() || dbm->expiry() != nullptr) dbm->CallAfterUpdates();
   if (dbm->IsWritable() && !dbm->HasAfterUpdate() && dbm->space_->IsDirect()) dbm->UsePendingSets();
-  dbm->closed_ = false;
   dbm->synced_at_ = dbm->space_->extents().super().synced_at;
-  if (!dbm->IsWritable()) return dbm;
-  const hash::Reclaimer::Call reclaim{[](void* self) { return static_cast<HashDBM*>(self)->ReclaimSoon(); }, dbm.get()};
-  dbm->space_->ReclaimFrom(options.reclaim_bytes, reclaim);
-  dbm->space_->sync_progress().Start({reclaim.ask, reclaim.context});
-  if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
-  HAKO_RETURN_IF_ERROR(dbm->StartSweeper());
+  if (dbm->IsWritable()) {
+    const hash::Reclaimer::Call reclaim{[](void* self) { return static_cast<HashDBM*>(self)->ReclaimSoon(); }, dbm.get()};
+    dbm->space_->ReclaimFrom(options.reclaim_bytes, reclaim);
+    dbm->space_->sync_progress().Start({reclaim.ask, reclaim.context});
+  }
+  dbm->closed_ = false;
   return dbm;
 }
 HAKO_OR_NO_MEMORY

@@ -26,12 +26,12 @@ Status MemoryHome<D, FileT, Options>::BeginAt(const Options& options) {
   HAKO_RETURN_IF_ERROR(self().RedoMulti({}, MultiUpdateRef(keep), extras));
   secret_ = place_.end().log.secret;
   while (secret_ == 0) secret_ = RandomSeed();
+  HAKO_RETURN_IF_ERROR(this->StartThreads(std::chrono::milliseconds{0}));
   HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
   const auto soon = [](void* dbm) { return static_cast<MemoryHome*>(dbm)->SynchronizeSoon(); };
   self().space_->sync_progress().Start({soon, this});
-  this->closed_ = false;  // from now on an error closes the database, which has its log
-  HAKO_RETURN_IF_ERROR(this->StartSweeper());
   BeginShowing(options);
+  this->closed_ = false;  // from now on an error closes the database, which has its log
   // Records may have been evicted before updates were logged. They stay away after the next opening, too.
   if (!this->writable_ || self().NumEvictions() == 0) return absl::OkStatus();
   changed_ = true;

@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/assert.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/log_place.h"
 #include "hako/file/file.h"
@@ -97,7 +98,7 @@ class SnapshotPlace {
         size = file.Size();
         return absl::OkStatus();
       };
-      const Status replaced = ReplaceFile<FileT>(path_, write, options_, &*file_);
+      const Status replaced = CatchNoMemory([&] { return ReplaceFile<FileT>(path_, write, options_, &*file_); });
       const FileNumber before = std::exchange(number_, NumberOf(path_));
       SetTakeBack(taken_back_);
       id_ = 0;

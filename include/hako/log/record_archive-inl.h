@@ -48,7 +48,6 @@ Status RecordLog<FileT>::FindUnarchived(LogArchive<FileT>& archive) {
 
 template <File FileT>
 Status RecordLog<FileT>::Archive(LogArchive<FileT>& archive, std::uint64_t before) HAKO_TRY {
-  HAKO_DCHECK(before != kAll || durable() >= tail());
   for (;;) {
     Segment segment;
     Lsn end = tail();

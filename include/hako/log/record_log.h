@@ -151,8 +151,8 @@ class RecordLog {
   // database has their updates. FailedPrecondition if the archive does not go on in this log.
   Status FindUnarchived(LogArchive<FileT>& archive);
   // Stores the segments of sequences below `end` that the archive lacks: all but the newest, or with
-  // kAll that one, too, up to the present end of the log. REQUIRES: they are durable, which is checked
-  // with kAll, and one thread calls it at a time
+  // kAll that one, too, up to the present end of the log. REQUIRES: they are durable, and one thread calls
+  // it at a time (unchecked: a log that was replayed does not know what Sync has covered)
   Status Archive(LogArchive<FileT>& archive, std::uint64_t end);
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
   // The last segment that has records below this position, which is no older than the last Release.
