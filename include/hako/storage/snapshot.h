@@ -247,11 +247,12 @@ Status LoadSnapshot(FileT& file, D& database, std::uint64_t* applied_index) {
   SnapshotReader<FileT> reader(file);
   const auto* const expiry = database.expiry();
   bool is_well_formed = true;
-  HAKO_RETURN_IF_ERROR(reader.ForEach([&](std::string_view key, std::string_view value) {
+  const auto check = [&](std::string_view key, std::string_view value) -> Status {
     if (expiry != nullptr) is_well_formed = is_well_formed && expiry->Split(value);
     if constexpr (requires { database.CheckRecord(key, value); }) HAKO_RETURN_IF_ERROR(database.CheckRecord(key, value));
     return key.size() <= D::kKeySizeMax ? absl::OkStatus() : TooLargeError("a key of the snapshot", key.size(), D::kKeySizeMax);
-  }));
+  };
+  HAKO_RETURN_IF_ERROR(reader.ForEach(check));
   if (reader.end().log.IsNeeded()) {
     return absl::FailedPreconditionError(
         "the log beside the snapshot has later updates, as the database was not closed; open it with its log, and close it");

@@ -113,6 +113,7 @@ class PageArena {
   }
   void FreePage(std::uint32_t id) {
     sync::VersionLock line(lines_[id].version);
+    if (!line.IsLocked()) line.Lock();  // of a long value's id, or of a page that was not loaded
     if (limit_ != nullptr) std::atomic_ref(lines_[id].shape).store({}, std::memory_order_relaxed);  // invariant 3 of tree/page_limit.h
     line.Unlock(true);
     sync::MutexLock lock(mutex_);
