@@ -29,7 +29,8 @@ class TableHako {
     if (text)
       return table_->CreateIndex({.columns = {{"text", IndexKind::kToken}}}).ok() &&
              table_->CreateIndex({.columns = {{"text", IndexKind::kQGram}}}).ok();
-    return table_->CreateIndex({.columns = {{"str"}}}).ok() && table_->CreateIndex({.columns = {{"num", kTyped ? IndexKind::kOrdered : IndexKind::kNumeric}}}).ok();
+    return table_->CreateIndex({.columns = {{"str"}}}).ok() &&
+           table_->CreateIndex({.columns = {{"num", kTyped ? IndexKind::kOrdered : IndexKind::kNumeric}}}).ok();
   }
   bool Put(const TableRow* rows, std::uint64_t count) {
     if (count == 1) return table_->Put(rows->key, {{"str", rows->str}, {"num", rows->num}, {"a", rows->a}, {"b", rows->b}}).ok();
