@@ -106,7 +106,7 @@ bool IsArchiveSegment(const std::string& path) {
 // Fail for an open that did not succeed.
 int FailOpen(const DatabaseOptions& options, const Status& status) {
   if (!absl::IsInvalidArgument(status)) return FailDatabase(options, status, "");
-  const bool is_segment = !options.server && IsArchiveSegment(options.path());
+  const bool is_segment = IsArchiveSegment(options.path());
   return FailDatabase(options, status,
                       is_segment ? "it is a segment of a log archive: 'hako log DIRECTORY' lists it, 'hako restore' uses it"
                                  : "check the file name and the options");

@@ -65,6 +65,8 @@ class RecordWalkTest : public testing::Test {
   std::vector<std::uint32_t> Walked(Part part = {0, kCapacity}) {
     arena_->ReturnChunk(Mine());
     std::vector<std::uint32_t> handles;
+    Mine().Enter();
+    const sync::LeaveAtEnd leaves(Mine());
     arena_->limit()->Survey(Mine(), part, [&](std::uint32_t handle, bool) { handles.push_back(handle); });
     return handles;
   }
