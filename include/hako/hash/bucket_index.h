@@ -209,12 +209,14 @@ class BucketIndex {
   template <class F>
   Status ForEachLocked(WriterState& writer, std::uint64_t from, std::uint64_t to, F&& visit);
 
-  // Removes every entry after visit(handle). Captures fail. REQUIRES: no writers.
+  // Removes every entry after visit(handle). Captures fail.
+  // REQUIRES: no writers (unchecked: an opening, which has none yet, does not close the gate)
   template <class F>
   Status RemoveAll(F&& visit);
 
   // Checks the chains and the number of entries: twins(handle, handle) gets entries of one bucket
-  // with the same tag, which may have the same key. REQUIRES: no writers.
+  // with the same tag, which may have the same key.
+  // REQUIRES: no writers (unchecked: as RemoveAll)
   template <class F>
   Status VerifyLines(std::uint64_t expected, F&& twins);
   // Checks the records that entries name, one bucket at a time, beside writers. For spaces whose

@@ -210,7 +210,6 @@ void BucketIndex<Space>::CaptureBucket(WriterState& writer, std::uint64_t bucket
 template <class Space>
 template <class F>
 Status BucketIndex<Space>::RemoveAll(F&& visit) {
-  space_.gate().AssertNoWriters();
   for (Capture* const capture : captures_) capture->Fail(ClearedError());
   for (std::uint64_t index = 0; index < num_lines(); ++index) {
     Line& home = lines_.Home(index);
@@ -303,7 +302,6 @@ Status BucketIndex<Space>::RepairLine(WriterState& writer, std::uint64_t index) 
 template <class Space>
 template <class F>
 Status BucketIndex<Space>::VerifyLines(std::uint64_t expected, F&& twins) {
-  space_.gate().AssertNoWriters();
   std::uint64_t records = 0;
   std::unordered_set<std::uint32_t> overflow;
   for (std::uint64_t index = 0; index < num_lines(); ++index) {
