@@ -105,8 +105,10 @@ class Instance {
     server::OutputBuffer out;
     server::ReplyWriter reply(&out, client_.protocol);
     const bool was_muted = client_.replies != server::Client::Replies::kAll;
+    state_.gate.Enter(0);
     dispatcher_.BeginTurn();
     dispatcher_.Execute(client_, reply, words);
+    state_.gate.Leave(0);
     if (client_.work) std::exchange(client_.work, nullptr)(&out);
     std::string text(out.view());
     const std::string what = "the reply to " + std::string(words[0]) + " is malformed: " + text.substr(0, 200);

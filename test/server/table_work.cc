@@ -32,8 +32,10 @@ TEST(TableWorkTest, ChangesInThePoolAreDurableBeforeTheirReply) {
     words.insert(words.begin(), "hako.table");
     OutputBuffer out;
     ReplyWriter reply(&out, 2);
+    state.gate.Enter(0);
     dispatcher.BeginTurn();
     dispatcher.Execute(client, reply, words);
+    state.gate.Leave(0);
     ASSERT_TRUE(client.work) << words[1];
     const std::uint64_t before = calls.counted();
     std::thread([&] { std::exchange(client.work, nullptr)(&out); }).join();

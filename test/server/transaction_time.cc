@@ -44,8 +44,10 @@ class TransactionTimeTest : public testing::TestWithParam<const char*> {
     server::ReplyWriter reply(&out, 2);
     server::RequestParser parser;
     while (parser.Parse(lines, {}) == server::RequestParser::Result::kRequest) {
+      state_.gate.Enter(0);
       dispatcher_.BeginTurn();
       dispatcher_.Execute(client_, reply, parser.words());
+      state_.gate.Leave(0);
       lines.remove_prefix(parser.consumed());
     }
     return std::string(out.view());

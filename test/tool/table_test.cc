@@ -274,7 +274,7 @@ TEST_F(TableRows, StatementsTakeParameters) {
         {{"select * where age = ?", "1", "2"}, "2 parameters are given, and the statement has 1 places (?)"},
         {{"select * where age = ?", "null"}, "position 22: parameter 1 is null: use 'is null'"},
         {{"select * where name contains ?", "5"}, "parameter 1 is no text"},
-        {{"select * limit ?", "x"}, "a number of rows"},
+        {{"select * limit ?", "x"}, "no number of rows"},
         {{"select ? where age = 1", "name"}, "a column"}}) {
     std::vector<std::string> command = {"table", "query", path_};
     command.insert(command.end(), arguments.begin(), arguments.end());

@@ -81,10 +81,7 @@ void DatabaseHome<LogFileT>::KeepTime() {
 
 template <File LogFileT>
 Status DatabaseHome<LogFileT>::StartBackground(std::chrono::milliseconds interval) {
-  const auto work = [this] {
-    if (!closed_) SynchronizeInBackground();
-  };
-  HAKO_ASSIGN_OR_RETURN(background_, sync::BackgroundThread::Start(interval, work));
+  HAKO_ASSIGN_OR_RETURN(background_, sync::BackgroundThread::Start(interval, [this] { SynchronizeInBackground(); }));
   return absl::OkStatus();
 }
 
@@ -98,10 +95,8 @@ Status DatabaseHome<LogFileT>::WakeBackground() {
 }
 
 template <File LogFileT>
-Status DatabaseHome<LogFileT>::StartThreads(std::chrono::milliseconds interval) {
-  if (!writable_) return absl::OkStatus();
-  if (interval.count() > 0) HAKO_RETURN_IF_ERROR(StartBackground(interval));
-  if (records_.expiry() == nullptr || records_.expiry()->IsOfCopy()) return absl::OkStatus();
+Status DatabaseHome<LogFileT>::StartSweeper() {
+  if (records_.expiry() == nullptr || records_.expiry()->IsOfCopy() || !writable_) return absl::OkStatus();
   const auto work = [this] {
     if (!closed_) records_.SweepInBackground(stops_sweeper_);
   };

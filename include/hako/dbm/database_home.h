@@ -248,9 +248,12 @@ class DatabaseHome {
   // Makes the updates again that the file lacks, unless it has_all: then it need not be durable yet.
   // Then, if the database `logs` its updates, begins a log, else makes the file durable without one.
   Status OpenLog(bool logs, bool has_all, const LogOptions& options);
-  // Starts the sweeper, if any record may expire, and the background thread, unless its interval is 0. Before a
-  // superblock names a log, as nothing may fail after that; they do nothing until Open has succeeded.
-  Status StartThreads(std::chrono::milliseconds interval);
+  // Starts the background thread, which checkpoints during a replay may have started before. An interval of
+  // 0 means: only when woken.
+  Status StartBackground(std::chrono::milliseconds interval);
+  // Starts the sweeper, if any record may expire. Before a superblock names a log, as an opening that fails
+  // after that leaves the log; it does nothing until Open has succeeded.
+  Status StartSweeper();
 
   // ---- for operations on records ----
 
@@ -305,8 +308,6 @@ class DatabaseHome {
   using Log = log::RecordLog<LogFile>;
   using Archive = log::LogArchive<LogFile>;
 
-  // The background thread. An interval of 0 means: only when woken.
-  Status StartBackground(std::chrono::milliseconds interval);
   // One setter at a time, so that one that fails takes back no other's value.
   template <class T>
   Status ChangeMetadata(T DatabaseHome::*field, const T& value);

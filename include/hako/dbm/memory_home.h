@@ -151,7 +151,7 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
       return absl::InvalidArgumentError("the option log_archive requires a path: without one there is no log");
     HAKO_RETURN_IF_ERROR(BeginTimes(options, Expiry::FirstClock(options)));
     BeginShowing(options);
-    HAKO_RETURN_IF_ERROR(this->StartThreads(std::chrono::milliseconds{0}));
+    HAKO_RETURN_IF_ERROR(this->StartSweeper());
     this->closed_ = false;
     return absl::OkStatus();
   }

@@ -26,7 +26,7 @@ Status MemoryHome<D, FileT, Options>::BeginAt(const Options& options) {
   HAKO_RETURN_IF_ERROR(self().RedoMulti({}, MultiUpdateRef(keep), extras));
   secret_ = place_.end().log.secret;
   while (secret_ == 0) secret_ = RandomSeed();
-  HAKO_RETURN_IF_ERROR(this->StartThreads(std::chrono::milliseconds{0}));
+  HAKO_RETURN_IF_ERROR(this->StartSweeper());
   HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
   const auto soon = [](void* dbm) { return static_cast<MemoryHome*>(dbm)->SynchronizeSoon(); };
   self().space_->sync_progress().Start({soon, this});

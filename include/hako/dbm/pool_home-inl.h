@@ -23,15 +23,16 @@ Status PoolHome<FileT, Codec>::Begin(const LogOptions& options, std::chrono::mil
     // A killed process may have left the superblock in the page cache only, and the device with one
     // that needs an older part of the log, or another one.
     if (writable_ && !is_new) HAKO_RETURN_IF_ERROR(store().MakeSuperDurable());
-    HAKO_RETURN_IF_ERROR(this->StartThreads(sync_interval));
+    HAKO_RETURN_IF_ERROR(this->StartSweeper());
     HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
     if (!writable_ || !is_new || space().log().is_on()) return absl::OkStatus();
     sync::MutexLock lock(maintenance_mutex_);
     return SynchronizeLocked();
   };
   if (writable_) checkpointed_->store(this);
-  const Status opened = CatchNoMemory(begin);
+  Status opened = CatchNoMemory(begin);
   this->closed_ = !opened.ok();  // from now on an error closes the database, which has its log
+  if (opened.ok() && writable_ && sync_interval.count() > 0) opened = this->StartBackground(sync_interval);
   if (!opened.ok()) StopThreads();
   return opened;
 }

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <shared_mutex>
 #include <stop_token>
@@ -22,6 +23,7 @@
 #include "absl/base/thread_annotations.h"
 #include "hako/base/assert.h"
 #include "hako/base/language.h"
+#include "hako/sync/process_number.h"
 
 namespace hako::sync {
 
@@ -44,7 +46,7 @@ class ABSL_LOCKABLE Mutex {
   // not tell. The object is the same in every build, as a program may link a library of another one.
   bool IsHeld([[maybe_unused]] bool unknown) const {
 #ifdef __GLIBC__
-    return __atomic_load_n(&const_cast<std::mutex&>(mutex_).native_handle()->__data.__owner, __ATOMIC_RELAXED) == ::gettid();
+    return __atomic_load_n(&const_cast<std::mutex&>(mutex_).native_handle()->__data.__owner, __ATOMIC_RELAXED) == ThreadId();
 #else
     return unknown;
 #endif
@@ -53,6 +55,17 @@ class ABSL_LOCKABLE Mutex {
  private:
   friend class ConditionVariable;
   friend class StoppableCondition;
+  // gettid, which is a system call, once in each thread and forked child.
+  static pid_t ThreadId() {
+    struct Known {
+      std::uint64_t process = ~std::uint64_t{0};
+      pid_t id = 0;
+    };
+    static thread_local Known known;
+    if (const std::uint64_t process = ProcessNumber(); known.process != process) known = {process, ::gettid()};
+    return known.id;
+  }
+
   std::mutex mutex_;
 };
 
