@@ -399,12 +399,13 @@ class Trial {
     const std::set<std::string> after = Names();
     if (after == before) return "";
     // A log that is not needed any more may be gone, and be in the archive, durably. A superblock that
-    // could not be synced may name a log, which is there then.
+    // could not be synced, or that was stored before the opening failed, may name a log, which is there then.
     const bool log_is_gone = before.contains("db-log") && !after.contains("db-log");
     std::string mistake;
     for (const std::string& name : after) {
       const bool is_archived = name.find('/') != name.npos && (log_is_gone || fails_call || fails_allocation);
-      if (is_archived || (name == "db-log" && fails_call && left_ > Left::kZeros)) {
+      const bool may_be_named = (fails_call || fails_allocation) && (left_ > Left::kZeros || has_succeeded_);
+      if (is_archived || (name == "db-log" && may_be_named)) {
         num_left_ += !before.contains(name);
         continue;
       }
