@@ -1,4 +1,4 @@
-// The home of a database: what it has beside its records, from Open to Close.
+// The home of a database: its log, metadata, threads and health, from Open to Close.
 //
 // The home owns
 //   the place of the log, which is the file DATABASE-log beside the database (dbm/log_place.h)

@@ -333,8 +333,8 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // Whether an update is refused, or followed by AfterUpdate.
   HAKO_INLINE bool NeedsChecks() { return !self().AcceptsUpdates() || has_after_update_; }
   HAKO_INLINE bool HasAfterUpdate() const { return has_after_update_; }
-  // From now on each update is followed by AfterUpdate. REQUIRES: no other thread uses the database (unchecked: Open has not
-  // returned it yet)
+  // From now on each update is followed by AfterUpdate.
+  // REQUIRES: no other thread uses the database (unchecked: Open has not returned it yet)
   void CallAfterUpdates() { has_after_update_ = true; }
 
  private:

@@ -117,7 +117,7 @@ class FreeRuns {
     HAKO_DCHECK(range.bytes() == 0 || range.end <= Around(range.begin).end);
     Remove(range);
   }
-  // Removes what is free of the range.
+  // Removes the free units of the range.
   void Remove(Run range) {
     Cut(range, [](Run) {});
   }
