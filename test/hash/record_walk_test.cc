@@ -63,11 +63,12 @@ class RecordWalkTest : public testing::Test {
   }
   // Those that a walk over a part finds.
   std::vector<std::uint32_t> Walked(Part part = {0, kCapacity}) {
-    arena_->ReturnChunk(Mine());
+    RecordArena::WriterState& mine = Mine();
+    arena_->ReturnChunk(mine);
     std::vector<std::uint32_t> handles;
-    Mine().Enter();
-    const sync::LeaveAtEnd leaves(Mine());
-    arena_->limit()->Survey(Mine(), part, [&](std::uint32_t handle, bool) { handles.push_back(handle); });
+    mine.Enter();
+    const sync::LeaveAtEnd leaves(mine);
+    arena_->limit()->Survey(mine, part, [&](std::uint32_t handle, bool) { handles.push_back(handle); });
     return handles;
   }
 
