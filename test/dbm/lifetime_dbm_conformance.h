@@ -337,42 +337,8 @@ TYPED_TEST_P(LifetimeDBMConformance, ForkedChildDoesNotTouchTheDatabase) {
   }
 }
 
-// The child has the locks that the writers held, and not the writers.
-TYPED_TEST_P(LifetimeDBMConformance, ChildForkedBesideConcurrentWritersWaitsForNone) {
-  auto& db = *this->db_;
-  std::atomic<bool> stops = false;
-  std::vector<std::thread> writers;
-  for (int t = 0; t < 2; ++t) {
-    writers.emplace_back([&, t] {
-      for (int i = 0; !stops; ++i) (void)db.Set(this->Key((i * 2 + t) % this->kRecords), std::string(i % 4 == 0 ? 20'000 : 20, 'w'));
-    });
-  }
-  int failed = 0;
-  for (int round = 0; round < 10; ++round) {
-    ChildProcess child([&](ChildProcess&) -> int {
-      alarm(60);
-      std::string value;
-      int done = 0;
-      const auto count = [&done](const Status& status) { done += status.code() != absl::StatusCode::kFailedPrecondition; };
-      for (int i = 0; i < this->kRecords; i += 3) {
-        count(db.Get(this->Key(i), &value));
-        count(db.Set(this->Key(i), "from the child"));
-        count(db.Remove(this->Key(i)));
-      }
-      count(db.MakeIterator().status());
-      count(db.Synchronize(SyncMode::kHard));
-      return done == 0 ? 0 : 1;
-    });
-    failed += child.Result() != 0;
-  }
-  stops = true;
-  for (std::thread& writer : writers) writer.join();
-  EXPECT_EQ(failed, 0);
-  EXPECT_THAT(db.Verify(), IsOk());
-}
-
 REGISTER_TYPED_TEST_SUITE_P(LifetimeDBMConformance, RefusesEveryCallAfterClose, RefusesOtherThreadsAfterClose,
                             IteratorEndsWithErrorAfterClose, RefusesCallsFromItsOwnVisitor, ThreadLocalDestructorsUseItBesideOtherThreads,
-                            StaticObjectClosesAtExit, ForkedChildDoesNotTouchTheDatabase, ChildForkedBesideConcurrentWritersWaitsForNone);
+                            StaticObjectClosesAtExit, ForkedChildDoesNotTouchTheDatabase);
 
 }  // namespace hako
