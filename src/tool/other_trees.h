@@ -9,11 +9,7 @@ void AddBinaryNumberTrees();
 void AddTextTrees();
 void AddCompressedTrees();
 
-inline void AddOtherTrees() {
-  AddNumberTrees();
-  AddBinaryNumberTrees();
-  AddTextTrees();
-  AddCompressedTrees();
-}
+// All of these (other_trees.cc); none in a tool that is built without them (no_other_trees.cc).
+void AddOtherTrees();
 
 }  // namespace hako::tool

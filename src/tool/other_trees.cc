@@ -1,0 +1,12 @@
+#include "tool/other_trees.h"
+
+namespace hako::tool {
+
+void AddOtherTrees() {
+  AddNumberTrees();
+  AddBinaryNumberTrees();
+  AddTextTrees();
+  AddCompressedTrees();
+}
+
+}  // namespace hako::tool
