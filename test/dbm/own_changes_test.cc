@@ -197,10 +197,10 @@ TEST_P(OrderedOwnChanges, AreShownFromTheNextMoveOn) {
 
 INSTANTIATE_TEST_SUITE_P(Each, OrderedOwnChanges,
                          testing::Values(Kind{"tree.hkt?page_size=256", 1000, 20},
-                                         Kind{"small.hkt?page_size=1024,cache_bytes=1048576,file=pos", 5000, 400},
+                                         Kind{"small.hkt?page_size=1024,cache_bytes=1048576,file=pos", 3000, 400},
                                          Kind{"long.hkt?page_size=128", 300, 100}, Kind{"times.hkt?page_size=256,expiry=true", 600, 20},
                                          Kind{"?dbm=baby,page_size=256", 1000, 20},
-                                         Kind{"?dbm=baby,page_size=256,capacity_bytes=8m", 600, 20}, Kind{"array.hka?width=8", 3000, 8}),
+                                         Kind{"?dbm=baby,page_size=256,capacity_bytes=8m", 600, 20}, Kind{"array.hka?width=8", 1500, 8}),
                          [](const auto& info) { return "Kind" + std::to_string(info.index); });
 
 class UnorderedOwnChanges : public OwnChanges {};
