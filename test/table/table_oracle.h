@@ -376,6 +376,7 @@ struct Figures {
   Val min = {}, max = {};
   long double sum = 0, magnitude = 0;  // of the numbers; of their absolute values
   bool is_whole = true;                // all numbers are integers
+  __extension__ __int128 whole = 0;    // the sum of these, of which `sum` loses digits on the way
 
   void Add(const Val& value) {
     if (value.is_null()) return;
@@ -384,14 +385,15 @@ struct Figures {
     if (value.is_bytes()) return;
     ++num_numbers;
     is_whole = is_whole && value.held.index() != 2;
+    if (is_whole) whole += static_cast<std::int64_t>(value.number());
     sum += value.number();
     magnitude += std::fabs(value.number());
   }
   // Whether this is the sum, in its kind, but for what doubles lose.
   bool IsSum(const Val& found) const {
-    const bool is_int64 = is_whole && sum >= -0x1p63L && sum < 0x1p63L;
+    const bool is_int64 = is_whole && whole == static_cast<std::int64_t>(whole);
     if (found.held.index() != (is_int64 ? 1 : 2)) return false;
-    if (is_int64) return found.number() == sum;
+    if (is_int64) return static_cast<std::int64_t>(found.number()) == whole;
     return IsNear(found, {static_cast<double>(sum)});
   }
   // Whether the sums are the same but for what doubles lose. Of inf and -inf it is NaN, which SQLite has as null.
