@@ -1,5 +1,5 @@
-// The operations that the databases of both engines share: a space, an engine in it, and the states
-// of the threads that use them.
+// The operations that the databases of all engines share: a space, an engine in it, and the states of
+// the threads that use them.
 //
 // HashOperations, TreeOperations and ArrayOperations inherit EngineOperations<D, Space, Engine>, and a
 // DBM class D one of these. D provides kKeySizeMax, and
@@ -9,7 +9,7 @@
 //   AcceptsUpdates, MayUpdate, MayRemove
 //                       whether updates are refused
 //   AfterUpdate         called after each update if CallAfterUpdates was called; may synchronize it
-//   KeepTime            notes the time of records that expire
+//   KeepTime            keeps the time of records that expire, for the superblock and the log
 //
 // Threads: see dbm/dbm.h.
 #pragma once

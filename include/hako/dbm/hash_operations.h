@@ -1,4 +1,4 @@
-// The operations that the two hash DBMs share: a space for records, and an index of it.
+// The operations that HashDBM and TinyDBM share: a space for records, and an index of it.
 //
 // A hash DBM class D inherits HashOperations<D, Space> publicly, and its home beside it
 // (dbm/database_home.h).
@@ -29,7 +29,7 @@ namespace hako {
 
 // Inherits
 //   EngineOperations (dbm/engine_operations.h)
-//     Process, ProcessMulti, Prefetch  the primitives of both engines
+//     Process, ProcessMulti, Prefetch  the primitives of every DBM
 //     CheckOpen, CheckIdle, IsClosed   whether the database can be used
 template <class D, class Space>
 class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space>> {

@@ -1,4 +1,4 @@
-// The operations shared by the two tree DBMs: a space for pages, and a tree in it.
+// The operations that TreeDBM and BabyDBM share: a space for pages, and a tree in it.
 //
 // A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly, and its home beside it
 // (dbm/database_home.h).
@@ -39,7 +39,7 @@ namespace hako {
 //     BulkLoad                          load sorted records into full pages
 //     CompareKeys                       the order of keys
 //   EngineOperations (dbm/engine_operations.h)
-//     Process, ProcessMulti, Prefetch   the primitives of both engines
+//     Process, ProcessMulti, Prefetch   the primitives of every DBM
 //     CheckOpen, CheckIdle, IsClosed    whether the database can be used
 template <class D, class Space, Comparator Compare>
 class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, Compare>>, public OrderedOperations<D, Compare> {

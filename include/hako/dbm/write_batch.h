@@ -14,8 +14,8 @@
 // The applied index is a number of the application that the database keeps beside the records, such
 // as the index of the last entry of a replicated log that was carried out. Each batch that has one
 // replaces it in the same atomic step: after a crash AppliedIndex() is that of the last batch whose
-// changes survive. A snapshot (dbm/memory_home.h) stores it, and Load brings it back. Nothing else
-// changes it. Of batches that run in several threads, it is that of the last one.
+// changes survive. A snapshot (dbm/memory_home.h) stores it, and Load restores it. Nothing else changes
+// it. Where several threads write batches, the last one to take effect decides.
 //
 // A batch copies keys and values into one buffer, which Clear keeps for the next batch. An operation
 // that does not fit is not added and leaves an error in status(), which Write returns: no batch is

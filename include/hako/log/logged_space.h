@@ -1,5 +1,5 @@
-// A space in memory, with a log of the updates of its database: what TinyDBM and BabyDBM add to the
-// homes of their engines (hash/record_arena.h, tree/page_arena.h). Without a file the log is off.
+// Adds a log of the updates to a space in memory (hash/record_arena.h, tree/page_arena.h): TinyDBM,
+// BabyDBM and MemoryArrayDBM use it. Without a path the log is off.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // The log of the updates of a database (log/record_log.h): what its file lacks since its last
 // checkpoint. "Checkpoint" is here what makes a state of the file durable: a checkpoint of a TreeDBM, a
-// synchronization of a HashDBM, a snapshot of a TinyDBM or BabyDBM.
+// synchronization of a HashDBM, a snapshot of a database in memory.
 //
 // An update is appended before its first change, while its leaves or buckets are locked, so the log
 // has the updates of each key in their order. A checkpoint names the end of the log at the moment at
