@@ -14,20 +14,21 @@
 namespace hako {
 namespace {
 
-// Of the 128 TiB that a process has. ThreadSanitizer leaves little more than a terabyte.
+// The part of a process's 128 TiB that hako divides. ThreadSanitizer leaves little more than a
+// terabyte.
 #ifdef HAKO_TSAN
 constexpr std::uint64_t kAllUsable = std::uint64_t{1} << 40;
 #else
 constexpr std::uint64_t kAllUsable = std::uint64_t{96} << 40;
 #endif
-// The n-th share is an (8 + 8 n)-th of what is left. With 20,000 of them, the last is more than 100
-// MiB, and an eighth is still free.
+// The n-th share is an (8 + 8 n)-th of what is left. After 20,000 shares the last is still larger
+// than 100 MiB, and an eighth of the space is still free.
 constexpr std::uint64_t kParts = 8;
 
 std::atomic<std::uint64_t> reserved_bytes{0};
 std::atomic<std::uint64_t> num_shares{0};
 
-// The virtual memory of this process, or 0 if the system does not say.
+// Returns the virtual memory of this process, or 0 if the system does not tell.
 std::uint64_t VirtualMemory() {
   const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;

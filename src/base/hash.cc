@@ -6,7 +6,8 @@ namespace hako {
 namespace internal {
 
 #if defined(__x86_64__) && !defined(__AVX2__)
-// hash_avx2.cc. REQUIRES: the processor has AVX2 (unchecked: each call here is behind that question)
+// hash_avx2.cc. REQUIRES: the processor has AVX2 (unchecked: each caller in this file has asked for
+// it)
 std::uint64_t HashLongAvx2(const void* data, std::size_t size, std::uint64_t seed);
 void AddToHashAvx2(void* state, const void* data, std::size_t size);
 #endif

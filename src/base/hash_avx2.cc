@@ -1,5 +1,6 @@
-// XXH3 by AVX2, for builds of the library that may not use it everywhere. Compiled alone, as every
-// function of this file is for AVX2: the standard headers come first, and hako's are left out.
+// XXH3 by AVX2, for builds of the library that may not use it everywhere. Every function of this
+// file is compiled for AVX2, so the file includes the standard headers before it switches to AVX2,
+// and includes no header of hako.
 #if defined(__x86_64__) && !defined(__AVX2__)
 
 #include <immintrin.h>

@@ -2,10 +2,10 @@
 // that are mapped, and memory that grows without moving.
 //
 // A reservation says how much it needs at least and how much it can use at most. It gets a share of
-// what the process has left (RLIMIT_AS, ulimit -v), which is the smaller the more such reservations
-// there are: so the first databases of a process can grow as far as they ever can, and tens of
-// thousands can still be open. A structure that reaches the end of its share reports
-// ResourceExhausted. Only bytes that are used take memory.
+// the addresses that the process has left (RLIMIT_AS, ulimit -v). The share shrinks as the number
+// of reservations grows, so the first databases of a process can grow to their full size, and tens
+// of thousands can still be open. A structure that reaches the end of its share reports
+// ResourceExhausted. Reserved addresses take no memory until their bytes are used.
 //
 // Thread-safe.
 #pragma once
@@ -22,12 +22,12 @@ namespace hako {
 struct AddressRange {
   std::byte* base = nullptr;
   std::uint64_t size = 0;
-  bool is_share = false;  // whether it could have been smaller
+  bool is_share = false;  // whether its size is a share: `least` was below `most`
 };
 
 namespace internal {
 
-// The bytes that one more reservation may take beyond those that it needs.
+// Returns how many bytes one more reservation may take beyond its minimum.
 std::uint64_t AddressShare();
 // Registers a range, after returning all but its first `kept` bytes to the system.
 AddressRange KeepAddresses(std::byte* base, std::uint64_t size, std::uint64_t kept, bool is_share);
@@ -35,8 +35,9 @@ AddressRange KeepAddresses(std::byte* base, std::uint64_t size, std::uint64_t ke
 }  // namespace internal
 
 // Reserves from `least` to `most` bytes by map(size), which returns nullptr where the system
-// refuses. Then less is tried and only a part of that is kept, so that other structures get some
-// too. If even `least` bytes are refused, the base is nullptr and errno that of the last call.
+// refuses. After a refusal it tries smaller sizes, and keeps only a part of the first that
+// succeeds, so that other structures get some too. If the system refuses even `least` bytes, the
+// base is nullptr and errno is that of the last call.
 template <class Map>
 AddressRange ReserveAddresses(std::uint64_t least, std::uint64_t most, Map&& map) {
   constexpr std::uint64_t kUnit = 64 << 10;  // at least a page of the system
@@ -56,7 +57,7 @@ AddressRange ReserveAddresses(std::uint64_t least, std::uint64_t most, Map&& map
 // Unmaps the range. False, with errno, if the system refuses.
 bool ReleaseAddresses(const AddressRange& range);
 
-// For errors that a larger share would have avoided.
+// The advice at the end of errors that a larger share would have avoided.
 inline constexpr const char* kAddressSpaceHint =
     "; the address space of the process is limited (ulimit -v) or divided among many databases";
 

@@ -24,17 +24,17 @@ using AlignedBuffer = std::unique_ptr<std::byte[], FreeAligned>;
 
 // When a long buffer asks for huge pages.
 enum class HugePages {
-  kIfLong,  // at once
-  kLater,   // once its owner uses more than a little of it, or never
+  kIfLong,  // when it is allocated
+  kLater,   // when its owner calls AdviseHugePages, or never
 };
 
-// For a buffer through which a file is read or written: a file that is no longer than `size` uses
-// little of it.
+// Chooses for a buffer of `size` bytes through which a file is read or written: a file that is not
+// longer than the buffer uses little of it.
 inline HugePages HugePagesFor(std::uint64_t file_size, std::size_t size) {
   return file_size > size ? HugePages::kIfLong : HugePages::kLater;
 }
 
-// Asks for huge pages for memory that is not used yet; a hint.
+// Hints that unused memory should get huge pages.
 inline void AdviseHugePages(std::byte* bytes, std::size_t size) { (void)::madvise(bytes, size, MADV_HUGEPAGE); }
 
 // Rounds *size up to the size allocated. nullptr if there is no memory.

@@ -6,9 +6,10 @@
 // but not evaluated if NDEBUG is defined. Neither is for bytes read from a file or for errors of a
 // caller that a function can return; those are a Status.
 //
-// A comment that says REQUIRES states what a caller must make sure. The function checks it by
-// HAKO_DCHECK or an Assert function of the lock, or the comment says where it is checked, "(checked
-// in NAME)", or why it is not, "(unchecked: REASON)"; test/house/requirements_test.cmake sees to it.
+// A comment that says REQUIRES states what a caller must ensure. The function checks it by
+// HAKO_DCHECK or an Assert function of the lock; otherwise the comment says where it is checked,
+// "(checked in NAME)", or why it is not, "(unchecked: REASON)". test/house/requirements_test.cmake
+// enforces this.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Bytes and text. Files and formats use std::byte, keys and values char; these are the only casts
+// Bytes and text. Files and formats use std::byte, keys and values use char. Only this header casts
 // between the two. A view owns nothing and must not outlive its bytes.
 #pragma once
 

@@ -17,7 +17,8 @@ struct Capacity {
   std::uint64_t records = 0;  // 0 = no limit
 
   bool IsLimited() const { return (bytes | records) != 0; }
-  // InvalidArgument, which names the options of this struct, for a limit below the minimum.
+  // Returns InvalidArgument for a limit below the minimum. The message names the limit as a member
+  // of `options`.
   Status Check(std::string_view options) const {
     const auto too_small = [&](std::string_view name, std::uint64_t value, std::uint64_t least) {
       return absl::InvalidArgumentError(
@@ -27,15 +28,15 @@ struct Capacity {
     if (records != 0 && records < kRecordsMin) return too_small("capacity_records", records, kRecordsMin);
     return absl::OkStatus();
   }
-  // OutOfRange for a value of more than a quarter of the bytes.
+  // Returns OutOfRange for a value of more than a quarter of the bytes.
   Status CheckValue(std::uint64_t size) const {
     return bytes != 0 && size > bytes / 4 ? TooLargeError("a value", size, bytes / 4) : absl::OkStatus();
   }
-  // OutOfRange for a batch of more than half of the bytes.
+  // Returns OutOfRange for a batch of more than half of the bytes.
   Status CheckBatchBytes(std::uint64_t batch) const {
     return bytes != 0 && batch > bytes / 2 ? TooLargeError("a batch", batch, bytes / 2) : absl::OkStatus();
   }
-  // OutOfRange for a batch of more than half of the records.
+  // Returns OutOfRange for a batch of more than half of the records.
   Status CheckBatch(std::uint64_t batch) const {
     if (records == 0 || batch <= records / 2) return absl::OkStatus();
     return absl::OutOfRangeError(absl::StrCat("a batch of ", batch, " records exceeds the limit of ", records / 2, " records"));

@@ -1,20 +1,20 @@
-// Comparators: the order of keys in a tree, as a template parameter so that it inlines; among them
-// the orders of Tkrzw's trees.
+// Comparators: the order of keys in a tree. It is a template parameter, so that comparisons inline.
+// The orders of Tkrzw's trees are among them.
 //
 // A Comparator is a type with
-//   kName                     stored by every file whose pages depend on the order; a file of
-//                             another name is refused
+//   kName                     the name of the order, which the file stores; Open refuses a file
+//                             with another name
 //   Compare(a, b)             < 0, 0 or > 0; a total order. Keys that compare equal are one key.
-//                             A record keeps the spelling of its key that was stored first: Set,
-//                             Rekey to an equal key and all other updates keep it. To change it,
-//                             Remove the record and store it again, also in one batch. A record
-//                             that has expired is absent, so the next one has its own spelling.
+//                             A record keeps the first spelling of its key: Set, Rekey to an equal
+//                             key and all other updates keep it. To change it, remove the record
+//                             and store it again; one batch can do both. An expired record is
+//                             absent, so the next Set chooses the spelling again.
 // and, to be fast, one of
 //   kBytewise = true          the order is that of memcmp, with a prefix before its extensions:
 //                             pages then share common prefixes
 //   Head(key) -> uint32_t     a prefix word that never falls as keys rise: Compare(a, b) <= 0
-//                             implies Head(a) <= Head(b). Keys with different words are not
-//                             compared further.
+//                             implies Head(a) <= Head(b). A search compares keys in full only if
+//                             their words are equal.
 // Without these, every comparison of a search calls Compare. All are static, thread-safe, and
 // accept any bytes as a key.
 #pragma once
@@ -60,7 +60,7 @@ struct BytewiseComparator {
 
 namespace internal {
 
-// The first four bytes as a number, zero-padded.
+// Returns the first four bytes as a big-endian number, zero-padded.
 template <class Byte>
 std::uint32_t FirstFour(std::string_view key, Byte byte) {
   std::uint32_t word = 0;
@@ -68,7 +68,8 @@ std::uint32_t FirstFour(std::string_view key, Byte byte) {
   return word;
 }
 
-// Rises with the number. NaN, all of which are equal here, is before all numbers.
+// Returns a word that never falls as the number rises. NaNs equal each other and sort before all
+// numbers.
 inline std::uint32_t HeadOfNumber(double number) {
   if (std::isnan(number)) return 0;
   const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(number) + 0.0f);  // turns -0 into 0
@@ -126,7 +127,7 @@ struct RealForm {
     double number = 0;
     const auto result = std::from_chars(key.data(), key.data() + key.size(), number);
     if (result.ec != std::errc::result_out_of_range) return number;
-    // Too large or too small for a double: the exponent's sign decides.
+    // The number is too large or too small for a double: the sign of its exponent decides.
     const std::string_view matched(key.data(), static_cast<std::size_t>(result.ptr - key.data()));
     const double size = matched.find("e-") != matched.npos || matched.find("E-") != matched.npos ? 0 : HUGE_VAL;
     return key.front() == '-' ? -size : size;
@@ -156,7 +157,7 @@ struct FloatBigEndianForm {
   }
 };
 
-// "pair-" and the names of the parts.
+// Concatenates "pair-" and the names of the parts.
 template <class... Parts>
 constexpr auto kPairName = [] {
   constexpr std::string_view kPair = "pair-";
@@ -187,8 +188,8 @@ struct CaseInsensitiveComparator {
   static unsigned Fold(unsigned char c) { return c >= 'A' && c <= 'Z' ? c + 32u : c; }
 };
 
-// Decimal integers: white space, a sign, digits. Further characters count only among keys of the
-// same number. A key without a number is 0; a number out of range is the nearest in range.
+// Decimal integers: white space, a sign, digits. Keys with the same number are in bytewise order. A
+// key without a number counts as 0; a number out of range counts as the nearest one in range.
 struct DecimalComparator : internal::NumericComparator<internal::DecimalForm> {
   static constexpr std::string_view kName = "decimal";  // see Comparator
 };
@@ -216,7 +217,7 @@ inline std::string JoinPair(std::string_view first, std::string_view second) {
   std::string key(reinterpret_cast<const char*>(size), n);
   return key.append(first).append(second);
 }
-// A key in another format has only a first part.
+// Splits a key of JoinPair. A key in another format is a first part, with an empty second one.
 inline std::pair<std::string_view, std::string_view> SplitPair(std::string_view key) {
   std::uint64_t size = 0;
   const std::size_t n = DecodeVarint(std::span(reinterpret_cast<const std::byte*>(key.data()), key.size()), size);

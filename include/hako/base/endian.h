@@ -44,7 +44,7 @@ class Le {
   Array bytes_{};
 };
 
-// The same for plain memory.
+// Load and store a number in plain memory.
 // REQUIRES: sizeof(T) bytes (unchecked: a pointer has no size)
 template <LeValue T>
 T LoadLe(const std::byte* from) {

@@ -1,10 +1,10 @@
 // FunctionRef: a reference to a function object, as C++26's std::function_ref. Two pointers; it
-// owns nothing and allocates nothing. A function that takes one is compiled once, a template over
-// the type of the object once for each type.
+// owns nothing and allocates nothing. A function that takes one is compiled once; a template over
+// the object's type is compiled once for each type.
 //
-// Unlike absl::FunctionRef it also calls objects that are not const. Unlike either, one that returns
-// nothing refuses objects that return something: a result that nobody looks at, such as false for
-// "stop" or an error, would be lost without a word. OwnedFunction is the same that owns its object.
+// Unlike absl::FunctionRef it also calls objects that are not const. Unlike both, a FunctionRef
+// that returns void refuses objects that return something: a caller could not see the result, such
+// as false for "stop" or an error. OwnedFunction has the same rules and owns its object.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@
 
 namespace hako {
 
-// Whether a call with these arguments returns R or what converts to it; nothing, if R is void.
+// Whether a call with these arguments returns R or a type that converts to R. If R is void, the
+// call must return nothing.
 template <class F, class R, class... Args>
 inline constexpr bool kReturns = std::is_invocable_r_v<R, F&, Args...>;
 template <class F, class... Args>
@@ -63,14 +64,14 @@ class FunctionRef<R(Args...)> {
   R (*call_)(void*, Passed<Args>...);
 };
 
-// A function object of any type, or none, for options that are used after the call that receives them:
-// a std::function that refuses the objects that FunctionRef refuses.
+// A function object of any type, or none: a std::function that refuses the objects that FunctionRef
+// refuses. For options that are used after the call that receives them.
 template <class Signature>
 class OwnedFunction;
 template <class R, class... Args>
 class OwnedFunction<R(Args...)> : public std::function<R(Args...)> {
  public:
-  // None.
+  // Holds no function.
   OwnedFunction() = default;
   OwnedFunction(std::nullptr_t) {}
   // Implicit, so that a lambda can be an option.

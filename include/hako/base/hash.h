@@ -13,15 +13,16 @@
 
 namespace hako {
 
-// XXH3_64bits_withSeed of more than 128 bytes; in the library, which uses AVX2 where the processor
-// has it.
+// Returns XXH3_64bits_withSeed of more than 128 bytes. Compiled in the library, which uses AVX2
+// where the processor has it.
 std::uint64_t HashLong(const void* data, std::size_t size, std::uint64_t seed);
 
 [[gnu::noinline, gnu::flatten]] inline std::uint64_t HashMedium(const void* data, std::size_t size, std::uint64_t seed) {
   return XXH3_len_17to128_64b(static_cast<const std::uint8_t*>(data), size, XXH3_kSecret, sizeof(XXH3_kSecret), seed);
 }
 
-// XXH3_64bits_withSeed. The form for up to 16 bytes inlines, which saves a call for most keys.
+// Returns XXH3_64bits_withSeed. The form for up to 16 bytes inlines, which saves a call for most
+// keys.
 HAKO_INLINE std::uint64_t Hash64(const void* data, std::size_t size, std::uint64_t seed) {
   if (size > 16) return size <= 128 ? HashMedium(data, size, seed) : HashLong(data, size, seed);
   return XXH3_len_0to16_64b(static_cast<const std::uint8_t*>(data), size, XXH3_kSecret, seed);

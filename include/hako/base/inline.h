@@ -2,7 +2,7 @@
 // instructions in a dozen functions. The number of look-ups that a processor overlaps is bounded by
 // its instructions in flight, so inlining pays where the compiler's heuristics would emit a call.
 //
-// A build that is not for speed may define HAKO_INLINE as inline; it compiles in half the time.
+// A build that need not be fast may define HAKO_INLINE as inline, and compiles in half the time.
 #pragma once
 
 #include "hako/base/language.h"

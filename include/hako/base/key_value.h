@@ -20,7 +20,7 @@ struct KeyValue {
 // A half-open range of keys: [from, to), or all keys from `from` on without `to`.
 struct KeyRange {
   std::string_view from;               // the first key
-  std::optional<std::string_view> to;  // behind the last one
+  std::optional<std::string_view> to;  // the bound above the last key, exclusive
 };
 
 }  // namespace hako

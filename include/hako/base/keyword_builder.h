@@ -2,9 +2,9 @@
 // base/keyword_table.h. base/keyword_layout.h describes them.
 //
 // Keywords are sorted into buckets by the upper bits of their hash. A bucket's displacement is the
-// first that brings all its keywords to unused entries. The buckets of most keywords come first,
-// while most entries are unused; at the end a bucket of one keyword fits everywhere. The time is
-// about linear in the number of keywords.
+// first that sends all its keywords to unused entries. The builder places the fullest buckets
+// first, while most entries are unused; a bucket of one keyword fits anywhere at the end. The time
+// is about linear in the number of keywords.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class KeywordBuilder {
     hash_.bits = Bits(names.size());
   }
 
-  // The number of bits for this number of keywords.
+  // Returns log2 of the number of entries for this number of keywords.
   static constexpr unsigned Bits(std::size_t count) { return static_cast<unsigned>(std::bit_width(count < 2 ? 1 : count - 1)); }
 
   // On an error, *culprit is the index of the keyword that is refused.
@@ -52,7 +52,7 @@ class KeywordBuilder {
     // Another factor may separate keywords that this one does not.
     constexpr int kAttempts = 16;
     for (int attempt = 1; !Place() && attempt < kAttempts; ++attempt) {
-      hash_.factor = hash_.factor * 0xd1342543de82ef95 + 2;  // odd again
+      hash_.factor = hash_.factor * 0xd1342543de82ef95 + 2;  // stays odd
       SortIntoBuckets();
     }
     return KeywordError::kNone;
@@ -63,7 +63,8 @@ class KeywordBuilder {
  private:
   constexpr std::size_t Bucket(std::size_t i) const { return hash_.Bucket(hashes_[i]); }
   constexpr std::size_t Slot(std::size_t i) const { return hash_.Slot(hashes_[i]); }
-  // XORed with the bits of the hash that select bucket and slot it leaves the entry.
+  // Encodes a bucket's displacement: XORed with the bits of a hash that select bucket and slot, it
+  // yields the entry.
   constexpr std::uint32_t Displacement(std::size_t bucket, std::size_t of_slot) const {
     return static_cast<std::uint32_t>(bucket << hash_.bits | of_slot);
   }
@@ -100,8 +101,8 @@ class KeywordBuilder {
     return false;
   }
 
-  // Fills the entries, large buckets first while there is much space. Returns whether there
-  // is no chain.
+  // Fills the entries, large buckets first while most entries are unused. Returns whether no chain
+  // was needed.
   constexpr bool Place() {
     std::fill(entries_.begin(), entries_.end(), KeywordEntry());
     std::fill(infos_.begin(), infos_.end(), KeywordInfo());
@@ -127,8 +128,9 @@ class KeywordBuilder {
     return chained_.empty();
   }
 
-  // Selects the displacement of a bucket: the first that brings each hash to an unused entry. If
-  // there is none, or hashes are equal, the rest is chained to the entry that its hash selects.
+  // Selects the displacement of a bucket: the first that sends each hash to an unused entry. If
+  // there is none, or hashes are equal, chains the remaining keywords to the entries that their
+  // hashes select.
   constexpr void PlaceBucket(std::size_t bucket) {
     const auto members = Members(bucket);
     const auto is_free = [&](std::size_t displacement) {

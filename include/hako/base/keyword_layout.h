@@ -2,9 +2,9 @@
 // by base/keyword_builder.h.
 //
 // The first and the last 8 bytes of a text and its size give its hash, which selects one entry. The
-// text is compared with that entry in words, at each byte with regard to case or not, as a mask of
-// the entry says: two words of 8 bytes up to a size of 15, two words of 16 bytes from 16 to 32. The
-// words overlap where the text is shorter than both. A longer text is compared in a loop.
+// text is compared with that entry word by word; a mask of the entry says at which bytes case
+// counts. Texts of up to 15 bytes take two words of 8 bytes, texts of 16 to 32 bytes two words of
+// 16. The words overlap where the text is shorter than both. A longer text is compared in a loop.
 //
 // The hash is perfect, of the kind "hash and displace" (Pagh 1999; Belazzougui, Botelho,
 // Dietzfelbinger 2009): its upper bits select a displacement, and the next bits, XORed with it, the
@@ -17,13 +17,13 @@
 //   2. The mask of an entry, `significant`, lacks exactly bit 5 of each letter of its keyword. So
 //      (text ^ words) & significant is 0 for all spellings of the keyword, and for nothing else: at
 //      a letter both cases are accepted, elsewhere only the same byte.
-//   3. The hash ignores bit 5 of every byte, so all spellings of a keyword have one hash. Other texts
-//      may have it too: an entry is always compared in full, with its size.
+//   3. The hash ignores bit 5 of every byte, so all spellings of a keyword have one hash. Other
+//      texts may have the same hash, so an entry is always compared in full, with its size.
 //   4. Every keyword is in the entry that its hash selects, or on the chain of entries that starts
-//      there. Chains exist where no displacement separates the keywords, which is so if their
-//      hashes are equal: if they differ only in bit 5 of bytes that are not letters ("a[", "a{"), or
-//      have one size and differ neither in the first nor in the last 8 bytes.
-//   5. The size of an unused entry is that of no text which is compared with it.
+//      there. Chains exist where no displacement separates the keywords, as when their hashes are
+//      equal: the keywords differ only in bit 5 of bytes that are not letters ("a[", "a{"), or have
+//      one size and differ neither in the first nor in the last 8 bytes.
+//   5. An unused entry has a size that no text compared with it can have.
 #pragma once
 
 #include <array>
@@ -42,7 +42,8 @@ namespace hako::internal {
 inline constexpr std::size_t kKeywordCountMax = std::size_t{1} << 15;
 inline constexpr std::size_t kKeywordSizeMax = 65534;
 
-// Read in the machine's byte order. At compile time the same value is made from single bytes.
+// Reads a word in the machine's byte order. At compile time it assembles the same value from single
+// bytes.
 template <class Word>
 HAKO_INLINE constexpr Word LoadWord(const char* p) {
   if (std::is_constant_evaluated()) {
@@ -56,7 +57,7 @@ HAKO_INLINE constexpr Word LoadWord(const char* p) {
   }
 }
 
-// The first and the last bytes of a text: all of one of less than 16 bytes.
+// The first 8 and the last 8 bytes of a text. A text of less than 16 bytes has no others.
 struct KeywordEnds {
   std::uint64_t first = 0, last = 0;
 
@@ -71,7 +72,7 @@ struct KeywordEnds {
   }
 };
 
-// Bit 5 of each byte that is an ASCII letter.
+// Returns bit 5 of each byte that is an ASCII letter.
 constexpr std::uint64_t CaseBits(std::uint64_t word) {
   constexpr std::uint64_t kOnes = 0x0101010101010101;
   const std::uint64_t low = (word | 0x20 * kOnes) & 0x7f * kOnes;  // no sum carries into the next byte
@@ -88,7 +89,8 @@ constexpr bool EqualIgnoringCase(const char* a, const char* b, std::size_t size)
   return true;
 }
 
-// One cache line: the ends of a keyword; from 16 bytes on, its first 16 bytes and its last 16.
+// One cache line: the ends of a keyword; of a keyword of 16 bytes or more, its first 16 bytes and
+// its last 16.
 struct alignas(64) KeywordEntry {
   using TwoWords [[gnu::vector_size(16)]] = std::uint64_t;
 
@@ -100,12 +102,12 @@ struct alignas(64) KeywordEntry {
     for (std::size_t i = 0; i < words.size(); ++i) significant[i] = ~CaseBits(words[i]);
   }
 
-  // 0 if the text equals the keyword, provided that their sizes are equal.
+  // Returns 0 if the text equals the keyword, provided that their sizes are equal.
   // REQUIRES: size < 16 (unchecked: the ends of a text do not tell its size)
   HAKO_INLINE constexpr std::uint64_t Difference(const KeywordEnds& text) const {
     return ((text.first ^ words[0]) & significant[0]) | ((text.last ^ words[3]) & significant[3]);
   }
-  // The same for the first 16 bytes and the last 16.
+  // The same for a text of 16 bytes or more: compares its first 16 bytes and its last 16.
   // REQUIRES: size >= 16
   HAKO_INLINE constexpr std::uint64_t Difference(const char* p, std::size_t size) const {
     HAKO_DCHECK(size >= 16);
@@ -136,8 +138,9 @@ struct alignas(64) KeywordEntry {
   }
 };
 
-// Of an entry, in one word, which is loaded at once: the size of the keyword, the number of the next
-// entry of the chain plus 1 (0 at its end), the index of the keyword.
+// The other facts of an entry, packed into one word so that one load reads them: the size of the
+// keyword, the number of the next entry of the chain plus 1 (0 at its end), the index of the
+// keyword.
 class KeywordInfo {
  public:
   constexpr KeywordInfo() = default;
@@ -158,12 +161,12 @@ struct KeywordHash {
   bool has_chains = false;  // whether there is an entry with a next one
 
   HAKO_INLINE constexpr std::uint64_t Of(const KeywordEnds& text, std::size_t size) const {
-    constexpr std::uint64_t kAllButBit5 = 0xdfdfdfdfdfdfdfdf;  // in its place in both words
+    constexpr std::uint64_t kAllButBit5 = 0xdfdfdfdfdfdfdfdf;  // shifted as in both words
     return (((text.first ^ std::rotl(text.last, 24)) & kAllButBit5) + size) * factor;
   }
   HAKO_INLINE constexpr std::size_t Bucket(std::uint64_t hash) const { return static_cast<std::size_t>(hash >> (64 - bits)); }
   HAKO_INLINE constexpr std::size_t Slot(std::uint64_t hash) const { return Both(hash) & ((std::size_t{1} << bits) - 1); }
-  // The bucket, and the slot below it.
+  // Returns the bucket and, in the bits below, the slot.
   HAKO_INLINE constexpr std::size_t Both(std::uint64_t hash) const { return static_cast<std::size_t>(hash >> (64 - 2 * bits)); }
 };
 
@@ -174,7 +177,7 @@ struct KeywordSearch {
   const KeywordInfo* infos;
   const std::uint32_t* displacements;
 
-  // The index of the keyword, or -1.
+  // Returns the index of the keyword, or -1.
   HAKO_INLINE constexpr int Find(const KeywordHash& hash, const char* p, std::size_t size) const {
     const KeywordEnds text = KeywordEnds::Of(p, size);
     const std::uint64_t h = hash.Of(text, size);

@@ -14,13 +14,14 @@
 // part of the text, loads one entry, and compares all of the text with it
 // (base/keyword_layout.h). It makes no allocation and is thread-safe.
 //
-// Keywords are ASCII of up to 65,534 bytes, also the empty one and bytes of 0; of a table of up to
-// 32,768 keywords no two may differ only in case. A table made at compile time that breaks this
-// does not compile; the compiler's message has one of the names in internal::keyword_refused.
+// Keywords are ASCII texts of up to 65,534 bytes; they may be empty and may contain bytes of 0. A
+// table has up to 32,768 keywords, and no two of them may differ only in case. A table made at
+// compile time that breaks these rules does not compile; the compiler's message has one of the
+// names in internal::keyword_refused.
 //
 // Keywords of one size whose first 8 bytes are equal and whose last 8 are equal are compared one
-// after the other: a set of very many of these is no use for a table. If a table has one such pair,
-// all of its look-ups cost a call more.
+// after the other, so a table is of no use for a set of very many of these. If a table has one such
+// pair, all its look-ups take one more call.
 #pragma once
 
 #include <array>
@@ -40,7 +41,7 @@
 namespace hako {
 namespace internal::keyword_refused {
 
-// Not constexpr: a call of these at compile time is an error.
+// These are not constexpr, so that a call of one at compile time is an error.
 inline void TwoKeywordsDifferOnlyInCase() {}
 inline void KeywordIsNotAscii() {}
 inline void KeywordIsTooLong() {}

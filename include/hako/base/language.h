@@ -1,5 +1,5 @@
-// Every header of hako includes this one, directly or not: an older standard of C++ gives one error, and
-// not thousands.
+// Every header of hako includes this one, directly or not, so that a compiler set to an older
+// standard of C++ prints one error instead of thousands.
 #pragma once
 
 #if __cplusplus < 202002L

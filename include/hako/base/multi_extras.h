@@ -10,7 +10,8 @@
 
 namespace hako {
 
-// Changed in the same atomic step as the records. Views must stay valid until the call returns.
+// These change in the same atomic step as the records. Views must stay valid until the call
+// returns.
 struct MultiExtras {
   // Replaces the applied index of the database (dbm/write_batch.h).
   std::optional<std::uint64_t> applied_index = {};
@@ -18,10 +19,11 @@ struct MultiExtras {
   // as they were before. REQUIRES: not empty, ascending and disjoint; none for a hash table
   // (checked in MultiGuard and TryProcessMulti)
   std::span<const KeyRange> removed_ranges = {};
-  // The visitor needs the values of the first keys only, this many. A later one may be shown as
-  // absent although it is not.
+  // The visitor needs the values of only the first `num_shown` keys. It may be told that a later
+  // one is absent although it exists.
   std::size_t num_shown = ~std::size_t{0};
-  // Receives, before each call of the visitor, when the record that it shows expires (dbm/expiry.h).
+  // If not nullptr, receives the expiry time of each record (dbm/expiry.h) before the visitor is
+  // called with it.
   std::uint64_t* expiry_shown = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Out of memory: turns std::bad_alloc of standard containers into ResourceExhausted.
+// Turns std::bad_alloc of standard containers into ResourceExhausted.
 //
 // hako's calls return a Status and throw no exceptions. Internally, containers may throw:
 // destructors release locks and busy flags, nothing is published before all memory that it needs is
@@ -41,7 +41,8 @@ namespace hako {
 #endif
 }
 
-// Why a database refuses updates after an error. Without memory the text is missing.
+// Returns the error of an update that is refused because of an earlier failure. Its text is left
+// out if there is no memory for it.
 [[gnu::cold, gnu::noinline]] inline Status NoMoreWritesError(const Status& failure) {
   HAKO_TRY {
     return absl::FailedPreconditionError(
@@ -61,7 +62,7 @@ namespace hako {
 #endif
 }
 
-// Appends to a container. False if there is no memory.
+// Appends to a container. Returns false if there is no memory.
 template <class Container, class T>
 bool TryPushBack(Container& container, T&& value) {
   HAKO_TRY { return container.push_back(std::forward<T>(value)), true; }
@@ -71,8 +72,8 @@ bool TryPushBack(Container& container, T&& value) {
 #endif
 }
 
-// Resizes a container. False if there is no memory. Not inlined: a try block beside a lock-free
-// look-up would keep its variables in memory.
+// Resizes a container. Returns false if there is no memory. Not inlined, because a try block would
+// force the variables of a lock-free look-up around it into memory.
 template <class Container>
 [[gnu::noinline]] bool TryResize(Container& container, std::size_t size) {
   HAKO_TRY { return container.resize(size), true; }
@@ -82,7 +83,8 @@ template <class Container>
 #endif
 }
 
-// Returns body(), a Status or a StatusOr, or ResourceExhausted if memory ran out in it.
+// Calls body(), which returns a Status or a StatusOr. Returns its result, or ResourceExhausted if
+// it ran out of memory.
 template <class Body>
 [[gnu::always_inline]] inline auto CatchNoMemory(Body&& body) -> decltype(body()) {
   HAKO_TRY { return body(); }

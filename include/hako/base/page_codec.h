@@ -1,9 +1,9 @@
 // Page codecs: compress the pages of a TreeDBM in its file, as a template parameter.
 //
 // A codec is a type with
-//   kName                  stored by the file; a file of another name is refused
+//   kName the codec's name, which the file stores; Open refuses a file with another name
 //   Compress(in, out)      writes a compressed form of `in` to `out` and returns its size, or 0 if
-//                          that is not less than out.size()
+//                          the size is not less than out.size()
 //   Decompress(in, out)    fills all of `out` with the original of `in`; false if `in` does not
 //                          decompress to exactly out.size() bytes
 // Both are called by several threads concurrently, and must accept any bytes.

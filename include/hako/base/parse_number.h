@@ -12,7 +12,7 @@
 
 namespace hako {
 
-// nullopt if `text` is not such a number or does not fit.
+// Returns nullopt if `text` is not such a number or does not fit.
 inline std::optional<std::int64_t> ParseNumber(std::string_view text) {
   std::int64_t number = 0;
   const char* const end = text.data() + text.size();

@@ -1,7 +1,7 @@
 // memcpy from and to bytes that other threads may write concurrently: P1478's
 // atomic_load_per_byte_memcpy and atomic_store_per_byte_memcpy. Each byte is read or written
-// atomically (relaxed), the whole is not: a reader that overlaps a writer gets a mix of old and new
-// bytes, and must detect by other means whether that matters.
+// atomically (relaxed), but the copy as a whole is not: a reader that overlaps a writer gets a mix
+// of old and new bytes, and must detect that by other means.
 //
 // In C++ a plain copy would be a data race. Every instruction that compilers emit for memcpy is
 // atomic per byte on known hardware, so these functions are memcpy. A build with the thread

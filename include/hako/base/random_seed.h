@@ -8,7 +8,7 @@
 
 namespace hako {
 
-// Never 0.
+// Returns a random number that is never 0.
 inline std::uint64_t RandomSeed() {
   std::random_device device;
   const std::uint64_t seed = MixBits((std::uint64_t{device()} << 32) | device());

@@ -4,9 +4,9 @@
 // keeps at most kKeptMax bytes. A larger buffer is mapped and unmapped at each use, which costs
 // little compared with filling it.
 //
-// The object has no destructor, so that it can be thread_local and still serve destructors that run
-// later (base/thread_exit.h). ThreadScratch frees it when the thread ends, OwnedScratch with a
-// member or local variable.
+// The object has no destructor, so that a thread_local one still serves destructors that run later
+// (base/thread_exit.h). ThreadScratch frees its memory when the thread ends; OwnedScratch, for
+// members and local variables, in its destructor.
 #pragma once
 
 #include <bit>

@@ -39,11 +39,11 @@ namespace hako {
 using absl::Status;
 using absl::StatusOr;
 
-// Convert between the two string_view types.
+// Converts between the two string_view types.
 inline constexpr absl::string_view ToAbsl(std::string_view s) { return {s.data(), s.size()}; }
 inline constexpr std::string_view ToStd(absl::string_view s) { return {s.data(), s.size()}; }
 
-// Outcomes of normal operation: one word, no allocation.
+// Results of normal operation: they take one word and no allocation.
 HAKO_INLINE Status AbsentError() { return Status(absl::StatusCode::kNotFound, absl::string_view()); }
 inline Status PresentError() { return Status(absl::StatusCode::kAlreadyExists, absl::string_view()); }
 inline Status MismatchError() { return Status(absl::StatusCode::kAborted, absl::string_view()); }
@@ -58,18 +58,18 @@ inline Status DataLossError(std::string_view what, std::uint64_t offset) {
   return absl::OutOfRangeError(absl::StrCat(ToAbsl(what), " of ", size, " bytes exceeds the limit of ", limit, " bytes"));
 }
 
-// Why a database refuses updates; see NoMoreWritesError (base/no_memory.h) too.
+// The error of an update of a database that was opened read-only. NoMoreWritesError
+// (base/no_memory.h) is that of a database whose device has failed.
 [[gnu::cold]] inline Status ReadOnlyError() { return absl::FailedPreconditionError("the database was opened read-only"); }
 
-// Of a scan that shows the records of one moment: those it has not yet shown are gone.
+// The error of a scan of one moment whose remaining records were removed by Clear.
 [[gnu::cold]] inline Status ClearedError() {
   return absl::AbortedError("all records were removed while they were copied; start the copy again");
 }
 
-// The code of a failed system call. All errors but these are Unknown: a code has one meaning (above),
-// and callers act on it. ENXIO of a failing disk is no absent key, ENOLCK or EAGAIN no other process,
-// ECANCELED no query that was stopped, EOPNOTSUPP no format of another version, ENODATA of a damaged
-// sector no lack of space.
+// Returns the code for a failed system call. Errors that are not listed become Unknown, because
+// callers act on the meaning of each code above. For example, ENXIO from a failing disk does not
+// mean an absent key, and ENOLCK or EAGAIN does not mean that another process has the file.
 inline absl::StatusCode CodeOfSystemError(int error_number) {
   switch (error_number) {
     case ENOSPC:
@@ -94,11 +94,12 @@ inline absl::StatusCode CodeOfSystemError(int error_number) {
   }
 }
 
-// The error of a failed system call: `what`, such as "cannot read x", and the system's text.
+// Returns the error of a failed system call: `what`, such as "cannot read x", and the system's
+// text.
 [[gnu::cold]] inline Status SystemError(int error_number, std::string_view what) {
   return Status(CodeOfSystemError(error_number), absl::ErrnoToStatus(error_number, ToAbsl(what)).message());
 }
-// The same of a call that names a file: NotFound, with a message, if there is none.
+// The same for a call that names a file: NotFound, with a message, if the file does not exist.
 [[gnu::cold]] inline Status PathError(int error_number, std::string_view what) {
   const Status status = SystemError(error_number, what);
   return error_number == ENOENT ? absl::NotFoundError(status.message()) : status;

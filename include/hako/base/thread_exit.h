@@ -1,4 +1,4 @@
-// A call at the end of a thread, after the destructors of all its thread_local objects.
+// Calls a function at the end of a thread, after the destructors of all its thread_local objects.
 //
 // These destructors may use a database, so hako's per-thread state must outlive them. A
 // thread_local object with a destructor does not, because such objects are destroyed in reverse
@@ -21,8 +21,8 @@ class ThreadExitCall {
   ThreadExitCall(const ThreadExitCall&) = delete;
   ThreadExitCall& operator=(const ThreadExitCall&) = delete;
 
-  // Schedules the call for the end of this thread. False, and no call, if the system has no space
-  // for it.
+  // Schedules the call for the end of this thread. Returns false, and schedules nothing, if the
+  // system has no space for it.
   // REQUIRES: this object is thread_local to the calling thread (unchecked: an object does not know its storage)
   bool Arm() {
     if (is_armed_) return true;

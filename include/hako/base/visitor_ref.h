@@ -15,7 +15,7 @@
 
 namespace hako {
 
-// Whether the visitor takes the value, and not only whether the record exists.
+// Whether the visitor takes the value, rather than only whether the record exists.
 template <class ActionT, class V>
 inline constexpr bool kReadsValue = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
 
@@ -24,29 +24,29 @@ inline constexpr bool kIsFunctionRef = false;
 template <class Signature>
 inline constexpr bool kIsFunctionRef<FunctionRef<Signature>> = true;
 
-// What rare paths take instead of the visitor itself, so that they are compiled once for all
-// visitors of a kind.
+// The type by which rare paths take a visitor, so that they are compiled once for all visitors of a
+// kind.
 template <class ActionT, class V>
 using VisitorRef =
     std::conditional_t<kReadsValue<ActionT, V>, FunctionRef<ActionT(std::optional<std::string_view>)>, FunctionRef<ActionT(bool)>>;
 
-// The visitor of several records; of all records; and the sink of a value.
+// References to the visitor of several records, to that of all records, and to the sink of a value.
 template <class ActionT>
 using MultiVisitorRef = FunctionRef<std::optional<ActionT>(std::size_t, std::optional<std::string_view>)>;
 using EachRef = FunctionRef<void(std::string_view key, std::string_view value)>;
 using SinkRef = FunctionRef<char*(std::size_t)>;
 
 // A sink that may want only the first bytes of a value: cut(value, &size) reads the value, lowers the
-// size, and returns where to copy that many bytes to. The value may be garbage that the engine discards
-// afterwards; then it calls the sink again, in either form.
+// size, and returns where to copy that many bytes to. A value read beside a writer may be garbage;
+// then the engine discards the result and calls the sink again, in either form.
 template <class S>
 concept CuttingSink = requires(S& sink, const char* shared, std::size_t* size) {
   { sink.Cut(shared, size) } -> std::same_as<char*>;
 };
-// Where to copy the first *size bytes of a short value to.
+// Returns where to copy the first *size bytes of a short value to.
 template <class S>
 HAKO_INLINE char* RoomFor(S& sink, [[maybe_unused]] const char* shared, std::size_t* size) {
-#ifndef HAKO_TSAN  // there the check of a record is that of the copy
+#ifndef HAKO_TSAN  // with TSAN the check of a record is computed from the copy
   if constexpr (CuttingSink<S>) return sink.Cut(shared, size);
 #endif
   return sink(*size);

@@ -1,4 +1,5 @@
-// The clocks of the system. The wall clock may be set back, so nothing is ordered by it alone.
+// The clocks of the system. The wall clock may be set back, so hako never orders events by it
+// alone.
 #pragma once
 
 #include <time.h>
@@ -24,7 +25,7 @@ inline std::uint64_t CoarseWallMilliseconds() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000 + static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
 }
 
-// Milliseconds of a clock that nobody sets, and that runs while the machine sleeps.
+// Milliseconds of a clock that cannot be set and that also runs while the machine sleeps.
 inline std::uint64_t SteadyMilliseconds() {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
