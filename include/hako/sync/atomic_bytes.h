@@ -1,8 +1,8 @@
 // Copies of bytes that one thread may write while others read them.
 //
 // An optimistic reader copies bytes that may change meanwhile, and then checks a version to learn
-// whether the copy is consistent. The copies have the semantics of base/per_byte_copy.h; these
-// forms are for short runs of bytes: they inline, and keep the compiler from reading twice.
+// whether the copy is consistent. The copies have the semantics of base/per_byte_copy.h. These
+// forms are for short runs of bytes: they inline, and keep the compiler from reading a byte twice.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace hako::sync {
 
-// g++ 12 -O3 warns of the forms for longer copies where the size is a constant.
+// g++ 12 -O3 warns about the branches for longer copies where the size is a constant.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Warray-bounds"
 
@@ -120,7 +120,7 @@ HAKO_INLINE void StoreShared(char* shared, const char* from, std::size_t size) {
 HAKO_INLINE bool EqualShared(const char* shared, const char* bytes, std::size_t size) { return EqualBytes(shared, bytes, size); }
 // Moves bytes within shared memory that only the caller writes. The ranges may overlap.
 HAKO_INLINE void MoveShared(char* to, const char* from, std::size_t size) { std::memmove(to, from, size); }
-// Returns where to reread bytes just loaded from `shared` to `copy`, for results that count only if
+// Returns where to reread bytes that were just copied from `shared`, for results that count only if
 // the version still holds afterwards. Rereading the copy would be slow: its stores cannot be
 // forwarded to loads that partly overlap them, so those loads would wait until all earlier stores
 // have retired.
@@ -140,7 +140,7 @@ HAKO_INLINE void StoreSharedHeader(char* shared, const char* from, std::size_t s
 HAKO_INLINE std::uint64_t LoadSharedWord(const char* shared) {
   std::uint64_t word;
   LoadShared(reinterpret_cast<char*>(&word), shared, sizeof(word));
-  asm volatile("" : "+r"(word));  // no second read
+  asm volatile("" : "+r"(word));  // keeps the compiler from reading twice
   return word;
 }
 

@@ -4,7 +4,7 @@
 // up. Waking the thread during a call causes one more call. The destructor waits for a call in
 // progress and starts no other.
 //
-// Threads: Wake from any.
+// Thread-safe: Wake.
 #pragma once
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ namespace hako::sync {
 
 class BackgroundThread {
   // A forked child does not have the thread, so it can neither stop it nor destroy objects that the
-  // thread may have been waiting for: there the object is leaked.
+  // thread may have been waiting for. The child leaks the object instead.
   struct Stop {
     void operator()(BackgroundThread* thread) const {
       if (thread->process_ == getpid()) delete thread;
@@ -35,8 +35,8 @@ class BackgroundThread {
  public:
   using Pointer = std::unique_ptr<BackgroundThread, Stop>;
 
-  // Starts the thread. An interval of 0 means: only when woken. ResourceExhausted if the system has
-  // no thread.
+  // Starts the thread. With an interval of 0 it runs only when woken. Returns ResourceExhausted if
+  // the system has no thread.
   static StatusOr<Pointer> Start(std::chrono::milliseconds interval, std::function<void()> work) {
     Pointer self(new BackgroundThread);
     HAKO_ASSIGN_OR_RETURN(self->thread_, StartThread([self = self.get(), interval, work = std::move(work)](std::stop_token stop) {
@@ -59,7 +59,7 @@ class BackgroundThread {
  private:
   BackgroundThread() = default;
 
-  // Waits for the next call. False if the thread must stop.
+  // Waits until the next call is due. Returns false if the thread must stop.
   bool Wait(std::stop_token& stop, std::chrono::milliseconds interval) {
     MutexLock lock(mutex_);
     const auto is_woken = [this] {

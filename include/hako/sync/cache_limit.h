@@ -1,4 +1,5 @@
-// The common part of the limits of both engines in memory (hash/record_limit.h, tree/page_limit.h).
+// The common part of the limits of a hash table and a tree in memory (hash/record_limit.h,
+// tree/page_limit.h).
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace hako::sync {
 // Thread-safe, except Show.
 class CacheLimit {
  public:
-  // Shows the database a record that is evicted.
+  // The function that shows an evicted record to the database.
   struct Shown {
     void* database = nullptr;
     void (*show)(void* database, std::string_view key, std::string_view value) = nullptr;
@@ -27,19 +28,20 @@ class CacheLimit {
   const Capacity& capacity() const { return capacity_; }
   UseCounts& counts() { return counts_; }
 
-  // Records that are evicted from now on are shown.
+  // From now on, calls the function with each record that is evicted.
   void Show(const Shown& shown) { shown_ = shown; }
   void NoteEvicted(std::string_view key, std::string_view value) const {
     if (shown_.show != nullptr) shown_.show(shown_.database, key, value);
   }
 
-  // The number of this step of the hand.
+  // Begins a step of the hand, and returns its number.
   std::uint64_t NextStep() { return steps_.fetch_add(1, std::memory_order_relaxed); }
 
-  // A writer uses the database for the first time.
+  // Counts a writer that uses the database for the first time.
   void AddWriter() { num_writers_.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t num_writers() const { return num_writers_.load(std::memory_order_relaxed); }
-  // Records that a thread may find before it evicts, where each of the others may have `uncounted` more.
+  // Returns the number of counted records from which on a thread evicts, if each of the other
+  // threads may have added `uncounted` more.
   // REQUIRES: capacity().records is not 0
   std::int64_t RecordsMost(std::int64_t uncounted) const {
     HAKO_DCHECK(capacity_.records != 0);

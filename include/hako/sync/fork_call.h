@@ -1,8 +1,8 @@
-// A call in each forked child, before fork returns there.
+// Calls a function in each forked child, before fork returns there.
 //
-// A child has copies of the parent's objects, but not the threads that hold their locks, and a map of
-// a file that it shares with the parent. An object that must not be used there takes itself out of
-// use by such a call, so that its usual operations have nothing to check.
+// A child has copies of the parent's objects, but not the threads that hold their locks, and it
+// shares the parent's maps of files. An object that must not be used in a child closes itself by
+// such a call, so that its usual operations need not check for a fork.
 #pragma once
 
 #include <pthread.h>
@@ -15,8 +15,8 @@ namespace hako::sync {
 
 class ForkCall {
  public:
-  // From now on each forked child calls `call(object)`, which allocates no memory and takes no lock.
-  // Where the system has no memory to note this, there are no calls.
+  // From now on each forked child calls `call(object)`, which must allocate no memory and take no
+  // lock. If the system has no memory to register this, the call is never made.
   ForkCall(void* object, void (*call)(void*)) : object_(object), call_(call) {
     static const int noted [[maybe_unused]] = pthread_atfork(&List::Lock, &List::Unlock, &List::RunAndUnlock);
     const sync::MutexLock lock(list_.mutex);
@@ -34,7 +34,7 @@ class ForkCall {
   }
 
  private:
-  // Never destroyed: a database with static storage may be.
+  // Never destroyed, because a database with static storage may be destroyed later.
   struct List {
     static void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION(list_.mutex) { list_.mutex.Lock(); }
     static void Unlock() ABSL_UNLOCK_FUNCTION(list_.mutex) { list_.mutex.Unlock(); }
@@ -50,7 +50,7 @@ class ForkCall {
   void* const object_;
   void (*const call_)(void*);
   ForkCall* next_;
-  ForkCall** at_;  // leads to this object
+  ForkCall** at_;  // the link of the list that points to this object
 };
 
 inline constinit ForkCall::List ForkCall::list_;

@@ -1,13 +1,13 @@
 // Mutexes whose rules clang checks: -Wthread-safety -Wthread-safety-beta, on in the presets asan
 // and tsan. A member that a mutex guards says so by ABSL_GUARDED_BY, a function that is called with
 // the mutex held by ABSL_EXCLUSIVE_LOCKS_REQUIRED. They compile to std::mutex and
-// std::shared_mutex, whose standard library has no such annotations.
+// std::shared_mutex, which lack these annotations in libstdc++.
 //
-// The order of locks is checked where one function takes several. A mutex has a place in it by
-// ABSL_ACQUIRED_AFTER and ABSL_ACQUIRED_BEFORE, which name other mutexes or a LockRank.
+// The order of locks is checked where one function takes several. ABSL_ACQUIRED_AFTER and
+// ABSL_ACQUIRED_BEFORE place a mutex in that order, after or before other mutexes or a LockRank.
 //
-// A lambda is checked as a function that holds nothing. One that is called with a mutex held begins
-// with AssertHeld, which a debug build also checks when it runs.
+// Clang checks a lambda as a function that holds nothing. So a lambda that is called with a mutex
+// held begins with AssertHeld, which a debug build also checks at run time.
 #pragma once
 
 #include <unistd.h>
@@ -43,7 +43,8 @@ class ABSL_LOCKABLE Mutex {
   // REQUIRES: the calling thread does not hold the mutex
   void AssertNotHeld() const { HAKO_DCHECK(!IsHeld(false)); }
   // For HAKO_DCHECK: whether the calling thread holds the mutex; `unknown` where the C library does
-  // not tell. The object is the same in every build, as a program may link a library of another one.
+  // not tell. The mutex has the same layout in debug and release builds, because a program may link
+  // a library of the other kind.
   bool IsHeld([[maybe_unused]] bool unknown) const {
 #ifdef __GLIBC__
     return __atomic_load_n(&const_cast<std::mutex&>(mutex_).native_handle()->__data.__owner, __ATOMIC_RELAXED) == ThreadId();
@@ -55,7 +56,7 @@ class ABSL_LOCKABLE Mutex {
  private:
   friend class ConditionVariable;
   friend class StoppableCondition;
-  // gettid, which is a system call, once in each thread and forked child.
+  // Returns gettid(), a system call that each thread and forked child makes only once.
   static pid_t ThreadId() {
     struct Known {
       std::uint64_t process = ~std::uint64_t{0};
@@ -86,7 +87,7 @@ class ABSL_SCOPED_LOCKABLE MutexUnlock {
 };
 #undef HAKO_RELEASES
 
-// The functions may also return although nothing has happened, so callers wait in a loop.
+// The waits may also return without a notification, so callers wait in a loop.
 class ConditionVariable {
  public:
   void Wait(Mutex& mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
@@ -94,7 +95,7 @@ class ConditionVariable {
     condition_.wait(lock);
     lock.release();
   }
-  // False if the deadline has passed.
+  // Returns false if the deadline has passed.
   bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     const bool in_time = condition_.wait_until(lock, deadline) == std::cv_status::no_timeout;
@@ -108,8 +109,8 @@ class ConditionVariable {
   std::condition_variable condition_;
 };
 
-// A ConditionVariable for a thread that can be stopped: a wait ends when `stop` is requested, and
-// returns whether is_due() holds. is_due() is called with the mutex held.
+// A ConditionVariable for a thread that can be stopped: a wait ends when is_due() holds or `stop`
+// is requested, and returns whether is_due() holds. is_due() is called with the mutex held.
 class StoppableCondition {
  public:
   template <class F>
@@ -119,7 +120,7 @@ class StoppableCondition {
     lock.release();
     return due;
   }
-  // Returns after this time, too.
+  // Also returns after this time.
   template <class F>
   bool WaitFor(Mutex& mutex, const std::stop_token& stop, std::chrono::milliseconds time, F&& is_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);

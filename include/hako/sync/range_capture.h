@@ -2,13 +2,12 @@
 //
 // The moment is one at which the writers are stopped. From then on each writer that has locked a leaf
 // calls Capture before it changes anything there: unless the scan has passed the leaf, it copies the
-// records of the leaf, once. So a record that the scan finds is the one of the moment, unless its place
-// was captured; then the copy is. Leaves may be split and joined meanwhile: what was captured is a set of
-// ranges of keys.
+// records of the leaf, once. So a record that the scan finds has the value of the moment, unless
+// its key lies in a captured range; then the copy has it. Captured ranges are ranges of keys, so
+// leaves may be split and joined meanwhile.
 //
-// The scan goes upwards and calls Pass for each record that it finds: it forgets the copies that are no
-// longer needed, so memory is needed for the records that lie ahead of the scan and are in leaves that
-// were changed.
+// The scan goes upwards and calls Pass for each record that it finds. Pass drops the copies that
+// are no longer needed, so only captured records ahead of the scan take memory.
 //
 // Thread-safe: Capture and Fail, beside one thread that scans.
 #pragma once
@@ -31,15 +30,15 @@ namespace hako::sync {
 template <class Key, class KeyView, class Less>
 class RangeCapture {
  public:
-  using Bound = std::optional<KeyView>;  // of [low, high); nullopt: below or above all keys
+  using Bound = std::optional<KeyView>;  // low or high of [low, high); nullopt: no bound
   // A record that was captured.
   struct Record {
     Key key;
     std::string value;
   };
 
-  // Copies the records of a leaf: for_each(visit) calls visit(key, value) for each that it can read, and
-  // returns the first error.
+  // Copies the records of a leaf: for_each(visit) calls visit(key, value) for each record that it
+  // can read, and returns the first error.
   // REQUIRES: the calling writer has locked the leaf, and not yet changed it (checked in CaptureIfAsked)
   template <class ForEach>
   void Capture(const Bound& low, const Bound& high, ForEach&& for_each) noexcept {
@@ -53,12 +52,13 @@ class RangeCapture {
       return unread;
     }));
   }
-  // The scan cannot show the moment any more.
+  // Makes the scan fail: it can no longer show the moment.
   void Fail(const Status& why) {
     MutexLock lock(mutex_);
     error_.Update(why);
   }
-  // Goes on without the records that a writer could not read. False if that is not why Pass has failed.
+  // Lets the scan go on without the records that a writer could not read. Returns false if Pass has
+  // failed for another reason.
   bool SkipDamage() {
     MutexLock lock(mutex_);
     if (!absl::IsDataLoss(error_)) return false;
@@ -66,9 +66,9 @@ class RangeCapture {
     return true;
   }
 
-  // The scan has found the record of this key, or, without a key, the end. Moves the captured records up
-  // to it to `due`, which come first. Returns whether the record that the scan has found is that of the
-  // moment; otherwise it is to be dropped.
+  // The scan calls this when it has found the record of this key, or, without a key, the end. Moves
+  // the captured records up to the key to `due`; the scan shows these first. Returns whether the
+  // record that the scan has found belongs to the moment; otherwise the scan drops it.
   StatusOr<bool> Pass(const Bound& key, std::vector<Record>* due) {
     MutexLock lock(mutex_);
     HAKO_RETURN_IF_ERROR(error_);
@@ -97,7 +97,7 @@ class RangeCapture {
   };
   using Ranges = std::map<Low, std::optional<Key>, LessLow>;  // disjoint, not adjacent: from low to high
 
-  // The last range that does not begin above `low`; end() = none.
+  // Returns the last range that does not begin above `low`; end() = none.
   template <class L>
   typename Ranges::const_iterator RangeAt(const L& low) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto next = ranges_.upper_bound(low);
@@ -130,7 +130,7 @@ class RangeCapture {
   }
 
   Mutex mutex_;
-  std::map<Key, std::string, Less> records_ ABSL_GUARDED_BY(mutex_);  // captured, and not yet passed
+  std::map<Key, std::string, Less> records_ ABSL_GUARDED_BY(mutex_);  // captured, and not yet moved to `due`
   Ranges ranges_ ABSL_GUARDED_BY(mutex_);
   std::optional<Key> passed_ ABSL_GUARDED_BY(mutex_);  // the scan has passed all keys up to this one
   bool has_passed_all_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,4 +1,5 @@
-// The number of records of a database: a total, and what threads have added to their writer states since.
+// The number of records of a database: a shared total, plus the parts that threads have yet to add
+// to it from their writer states.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,7 @@ class RecordCount {
     for_each_writer([&](const WriterState& writer) { count += writer.pending_count.load(std::memory_order_relaxed); });
     return count < 0 ? 0 : static_cast<std::uint64_t>(count);
   }
-  // Without the parts in the writer states.
+  // The shared total, without the parts in the writer states.
   std::int64_t total() const { return total_.load(std::memory_order_relaxed); }
   void SetTotal(std::uint64_t total) { total_.store(static_cast<std::int64_t>(total), std::memory_order_release); }
 

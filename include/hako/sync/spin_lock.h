@@ -1,5 +1,5 @@
-// A lock that is held for a few instructions as a rule, where a mutex would cost more than the work
-// that it protects. Annotated as those of sync/mutex.h; MutexLock holds it.
+// A lock for a few instructions, where a mutex would cost more than the work that it protects. It
+// has the annotations of sync/mutex.h, and MutexLock can hold it.
 #pragma once
 
 #include <atomic>
@@ -21,11 +21,11 @@ class ABSL_LOCKABLE SpinLock {
     if (held_.exchange(true, std::memory_order_acquire)) [[unlikely]]
       LockSlowly();
   }
-  // REQUIRES: a thread holds the lock; clang checks that it is the calling one
+  // REQUIRES: the calling thread holds the lock; a debug build checks only that some thread does
   void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() { HAKO_DCHECK(held_.load(std::memory_order_relaxed)); }
   HAKO_INLINE void Unlock() ABSL_UNLOCK_FUNCTION() { held_.store(false, std::memory_order_release); }
-  // Lets threads that wait for the lock take it first, for a thread that takes it again and again:
-  // they would hardly ever find it free.
+  // Lets threads that wait for the lock take it first. For a thread that takes it again and again:
+  // others would hardly ever find the lock free.
   // REQUIRES: not held by this thread (unchecked: the lock has no owner)
   void LetOthersPass() const {
     constexpr unsigned kMost = Backoff::kSpins + Backoff::kYields + 4;

@@ -10,7 +10,7 @@
 
 namespace hako::sync {
 
-// ResourceExhausted if the system has no thread.
+// Returns ResourceExhausted if the system has no thread.
 StatusOr<std::jthread> StartThread(std::function<void(std::stop_token)> work);
 
 }  // namespace hako::sync

@@ -1,4 +1,4 @@
-// The first of the errors after which an object must not continue, set by any thread.
+// The first error after which an object must not continue. Any thread may set it.
 //
 // Thread-safe. While there is no error, a check costs one load and takes no lock.
 #pragma once
@@ -33,7 +33,7 @@ class StickyStatus {
     status_.Update(status);
     has_failed_.store(true, std::memory_order_release);
   }
-  // Replaces the status, for a state that may pass.
+  // Replaces the status, for an error that may go away again.
   void Assign(const Status& status) {
     MutexLock lock(mutex_);
     status_ = status;

@@ -1,8 +1,8 @@
 // Per-thread state, without a lock and without a shared cache line.
 //
-// ThreadIndex() is a small number, unique among the living threads of the process. A thread claims
-// it at its first call and keeps it until the destructors of its thread_local objects have run,
-// because these may use a database too.
+// ThreadIndex() returns a small number, unique among the living threads of the process. A thread
+// claims its number at the first call and keeps it until the destructors of its thread_local
+// objects have run, because these may use a database too.
 //
 // PerThread<T> has one T per index, created at first use. Only the thread that holds the index may
 // change its T, with plain stores. A T outlives the thread, and the next holder of the index takes
@@ -68,7 +68,7 @@ inline constinit thread_local ThreadExitCall release_thread_index{&ReleaseThread
 
 }  // namespace internal
 
-// Returns kMaxThreads if that many other threads have an index.
+// Returns the calling thread's index, or kMaxThreads if that many other threads have one.
 inline unsigned ThreadIndex() {
   const unsigned index = internal::thread_index;
   return index != internal::kNoIndex ? index : internal::ClaimThreadIndex();

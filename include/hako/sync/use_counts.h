@@ -10,8 +10,8 @@
 
 namespace hako::sync {
 
-// Gets that have found their record, and that have not. Each thread has its own cache line, unless there
-// are more than kSlots threads; some of the counts of those that share one may get lost.
+// Counts Gets that have found their record, and Gets that have not. Each thread has its own cache
+// line, unless there are more than kSlots threads. Threads that share a line may lose some counts.
 class UseCounts {
  public:
   HAKO_INLINE void Add(bool found) {

@@ -10,10 +10,9 @@
 // locked instruction. This is also the full fence that orders its earlier plain stores before its
 // later loads (see write_gate.h).
 //
-// The lock has no queue: a thread that finds it free takes it. A waiter finds it held with the
-// probability that other threads hold it, so it gets the lock after a few attempts, unless visitors
-// hold one bucket nearly all the time. It must keep trying, and must let the holder run: see
-// Backoff.
+// The lock has no queue: a thread that finds it free takes it. A waiter gets the lock after a few
+// attempts, unless visitors hold one bucket nearly all the time. It must keep trying, and must let
+// the holder run: see Backoff.
 #pragma once
 
 #include <algorithm>
@@ -42,12 +41,13 @@ inline void CpuRelax() {
 // holder, then sleeps.
 //
 // Yielding alone does not suffice. A waiter of a real-time class never yields to a holder of an
-// ordinary class, and one of higher weight hardly ever; on a busy processor each yield may cost a
-// whole time slice, so that the lock is tried only a few hundred times a second. Sleeping lets
-// every thread run, and wake-ups are prompt. The sleeping time varies, so that a waiter does not
-// fall into step with a holder that takes the lock repeatedly. With many sleepers each sleeps
-// proportionally longer, so that together they wake no more often than kFewSleepers would: hundreds
-// of threads that wake every few microseconds would leave no processor to the holder.
+// ordinary class, and a waiter of higher weight hardly ever does. On a busy processor each yield
+// may cost a whole time slice, so that the lock is tried only a few hundred times a second.
+// Sleeping lets every thread run, and wake-ups are prompt. The sleeping time varies, so that a
+// waiter does not fall into step with a holder that takes the lock repeatedly. With many sleepers
+// each sleeps proportionally longer, so that together they wake no more often than kFewSleepers
+// would: hundreds of threads that wake every few microseconds would leave no processor to the
+// holder.
 class Backoff {
  public:
   static constexpr unsigned kSpins = 63, kYields = 32;  // together about as long as the shortest sleep
@@ -74,8 +74,8 @@ class Backoff {
   unsigned count_ = 0;
 };
 
-// glibc knows whether the process ever had a second thread. Until then a locked instruction is of
-// no use, and it prevents the cache misses of consecutive operations from overlapping. shared_ptr
+// Whether the process never had a second thread, as glibc knows. Until then a locked instruction is
+// useless, and it prevents the cache misses of consecutive operations from overlapping. shared_ptr
 // makes the same check.
 HAKO_INLINE bool IsSingleThreaded() {
 #if defined(__GLIBC__) && !defined(HAKO_TSAN)
@@ -95,7 +95,8 @@ class VersionLock {
 
   HAKO_INLINE std::uint32_t ReadVersion() const { return word_.load(std::memory_order_acquire); }
 
-  // True if nothing that the word protects has changed since ReadVersion() returned `version`.
+  // Returns true if nothing that the word protects has changed since ReadVersion() returned
+  // `version`.
   // REQUIRES: `version` was not locked
   HAKO_INLINE bool IsCurrent(std::uint32_t version) const {
     HAKO_DCHECK((version & kLocked) == 0);
@@ -121,7 +122,7 @@ class VersionLock {
 #endif
   }
 
-  // False if another thread holds the lock.
+  // Returns false if another thread holds the lock.
   bool TryLock() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     if ((word & kLocked) != 0) return false;
@@ -152,7 +153,7 @@ class VersionLock {
     word_.store(word_.load(std::memory_order_relaxed) + kStep, std::memory_order_release);
   }
 
-  // REQUIRES: a thread has locked it; the word does not tell which
+  // REQUIRES: some thread has locked it; the word does not tell which
   HAKO_INLINE void AssertLocked() const { HAKO_DCHECK(IsLocked()); }
   bool IsLocked() const { return (word_.load(std::memory_order_relaxed) & kLocked) != 0; }
 

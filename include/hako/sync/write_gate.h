@@ -6,8 +6,8 @@
 // every writer state is idle. While the gate is closed, the closer owns all per-thread state.
 // Readers are not affected.
 //
-// Fairness. Waiters check only now and then, and might miss every moment in which the gate is open
-// if it were closed again at once. So the next closer first lets all current waiters pass.
+// Fairness. Waiters check only from time to time, and could miss every moment in which the gate is
+// open if it were closed again at once. So the next closer first lets all current waiters pass.
 //
 // Key holds. A writer that has decided on a key but has yet to write a long value holds the key
 // (KeyHold) while its bucket is unlocked. Others may read the key and use all other keys of the
@@ -68,8 +68,8 @@ class WriteGate {
  public:
   static constexpr std::size_t kHoldsMax = 16;  // keys
 
-  // REQUIRES: the calling writer is busy, and has executed a full fence since it became so (checked in
-  // MoveLock and LockLeafSlowly, as far as it is busy)
+  // REQUIRES: the calling writer is busy, and has executed a full fence since it became so
+  // (checked in MoveLock and LockLeafSlowly: that it is busy)
   bool IsClosed() const { return (state_.load(std::memory_order_seq_cst) & kClosed) != 0; }
   // Whether the gate may be closed, a key held or a capture running.
   // REQUIRES: as IsClosed (checked in MoveLock)
@@ -80,8 +80,8 @@ class WriteGate {
   bool IsExclusive() const { return (state_.load(std::memory_order_relaxed) & kClosed) != 0 && mutex_.IsHeld(true); }
   // REQUIRES: the calling thread is in the body of RunExclusive
   void AssertNoWriters() const { HAKO_DCHECK(IsExclusive()); }
-  // REQUIRES: the writer is kept out by RunExclusive, where it may be busy for a moment to find that out,
-  // or its thread does nothing
+  // REQUIRES: the calling thread is in the body of RunExclusive, where the writer may be busy for a
+  // moment until it finds the gate closed; or the writer's thread does nothing
   void AssertKeptOut(const WriterState& writer) const { HAKO_DCHECK(IsExclusive() || !writer.busy.load(std::memory_order_relaxed)); }
   // REQUIRES: no writers, as in the body of RunExclusive
   void SetCapturing(bool is_capturing) {
@@ -90,7 +90,7 @@ class WriteGate {
   }
 
   // Whether another writer holds the key with this hash. A hint, unless the caller has the key's
-  // bucket locked. Sequentially consistent: a thread that first publishes something and then asks
+  // bucket locked. Sequentially consistent: a thread that publishes something and then calls IsHeld
   // sees the hold of every writer that does not see the publication.
   bool IsHeld(std::uint64_t hash) const {
     if (state_.load(std::memory_order_seq_cst) < kHold) return false;
@@ -103,8 +103,8 @@ class WriteGate {
     for (Backoff backoff; IsHeld(hash);) backoff.Pause();
   }
 
-  // Marks a writer busy that locks no bucket but changes its per-thread state. The caller ends this
-  // with Leave.
+  // Marks a writer busy that changes its per-thread state without locking a bucket. The caller ends
+  // this with Leave.
   void Pass(WriterState& writer) const {
     for (;;) {
       writer.Enter();
@@ -140,9 +140,10 @@ class WriteGate {
     return body();
   }
 
-  // For a writer that wants the state of other writers: closes the gate, calls visit(WriterState&) for those that
-  // are idle, then body(). It waits `patience` pauses for each of the others, not longer, as they may wait for
-  // the caller. Only calls body() if another thread closes the gate.
+  // Lets a writer take over the state of other writers: closes the gate, calls visit(WriterState&)
+  // for those that are idle, then body(). It waits at most `patience` pauses for each of the
+  // others, because they may be waiting for the caller. If another thread is closing the gate, it
+  // only calls body().
   template <class ForEach, class F, class Body>
   void RunBesideBusy(const WriterState& mine, unsigned patience, ForEach&& for_each, F&& visit,
                      Body&& body) ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -187,7 +188,7 @@ class KeyHold {
   KeyHold(const KeyHold&) = delete;
   ~KeyHold() { Release(); }
 
-  // False if no more keys can be held: the caller then keeps the bucket locked.
+  // Returns false if no more keys can be held; the caller then keeps the bucket locked.
   // REQUIRES: the caller has the key's bucket locked (unchecked: the gate does not know the buckets)
   bool Add(std::uint64_t hash) {
     gate_.state_.fetch_add(WriteGate::kHold, std::memory_order_seq_cst);  // before barred_ is read: see NoHolds
@@ -214,7 +215,8 @@ class KeyHold {
 };
 
 // While an instance exists, no key is held. The constructor waits for current holders.
-// REQUIRES: the caller holds no key and is not busy (unchecked: it does not know its caller; one that is waits forever)
+// REQUIRES: the caller holds no key and is not busy (unchecked: a caller that breaks this waits
+// forever)
 class NoHolds {
  public:
   explicit NoHolds(WriteGate& gate) : gate_(gate) {

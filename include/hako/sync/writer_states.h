@@ -1,12 +1,12 @@
 // The writer states of a database's threads, and whether the database may be used.
 //
 // A closed database has no state for any thread: the lookup that every update makes fails, and
-// Refusal returns the reason. So the check for Close costs an open database nothing, and so does that
-// for a fork: in a forked child the owner closes these states (sync/fork_call.h). A thread that runs a
-// visitor of this database gets no state either, because its call would wait for a lock or gate that
-// it holds itself.
+// Refusal returns the reason. So the checks for a closed database and for a fork cost an open
+// database nothing: in a forked child the owner closes these states (sync/fork_call.h). A thread
+// that runs a visitor of this database gets no state either, because its call would wait for a lock
+// or gate that it holds itself.
 //
-// Threads: any, except Close.
+// Thread-safe, except Close.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class WriterStates {
   }
   [[gnu::cold]] Status Refusal() {
     HAKO_RETURN_IF_ERROR(CheckOpen());
-    if (states_.Mine() != nullptr && IsInVisitor()) return VisitorError();  // may get the memory now that Mine lacked
+    if (states_.Mine() != nullptr && IsInVisitor()) return VisitorError();  // this call may find the memory that the first one lacked
     return absl::ResourceExhaustedError(absl::StrCat("out of memory for the state of a thread, or more than ", kMaxThreads, " threads"));
   }
   template <class F>
@@ -42,8 +42,8 @@ class WriterStates {
     states_.ForEach(visit);
   }
 
-  // OK, or FailedPrecondition if the database is closed or belongs to the process that forked this
-  // one.
+  // Returns OK, or FailedPrecondition if the database is closed or belongs to the process that
+  // forked this one.
   Status CheckOpen() const {
     if (IsInherited()) [[unlikely]]
       return absl::FailedPreconditionError("the database belongs to the process that opened it, from which this one was forked");
@@ -51,10 +51,10 @@ class WriterStates {
       return absl::FailedPreconditionError("the database is closed");
     return absl::OkStatus();
   }
-  // CheckOpen, and an error if the calling thread runs a visitor: for calls that wait for locks or
-  // stop the writers.
+  // As CheckOpen, and also an error if the calling thread runs a visitor: for calls that wait for
+  // locks or stop the writers.
   Status CheckIdle() { return Mine() != nullptr ? CheckOpen() : Refusal(); }
-  // The same for calls that only read, which need no state.
+  // As CheckIdle, for calls that only read and need no state.
   Status CheckReads() const {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     if (IsInVisitor()) [[unlikely]]
