@@ -16,11 +16,11 @@
 namespace hako {
 namespace {
 
-constexpr std::size_t kBlock = 4096;  // a multiple of the blocks of nearly all devices; others refuse it
+constexpr std::size_t kBlock = 4096;  // a multiple of the block size of nearly all devices; the others refuse the read
 constexpr std::size_t kPiece = std::size_t{256} << 10;
 
-// Reads up to `size` bytes; returns how many there are before the end of the file, or a negative
-// errno value.
+// Reads up to `size` bytes. Returns the number of bytes read, which is smaller only at the end of
+// the file, or a negative errno value.
 ssize_t ReadBlocks(int fd, std::byte* out, std::size_t size, std::uint64_t offset) {
   std::size_t done = 0;
   while (done < size) {
@@ -35,7 +35,7 @@ ssize_t ReadBlocks(int fd, std::byte* out, std::size_t size, std::uint64_t offse
 
 }  // namespace
 
-// Takes no lock, which another thread may have held when this process was forked.
+// Takes no lock: another thread may have held it when this process was forked.
 void DeviceReader::Close() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
@@ -48,7 +48,7 @@ StatusOr<int> DeviceReader::Open(int fd, const std::string& path) {
     fd_ = open(link.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   } while (fd_ < 0 && errno == EINTR);
   fd_ = MoveAboveStandardStreams(fd_);
-  // A lack of descriptors or memory says nothing of the file system, and passes.
+  // A lack of descriptors or memory is temporary, and tells nothing about the file system.
   if (fd_ < 0 && CodeOfSystemError(errno) == absl::StatusCode::kResourceExhausted)
     return SystemError(errno, absl::StrCat("cannot open the device of ", path));
   is_tried_ = true;
@@ -61,7 +61,7 @@ StatusOr<bool> DeviceReader::Read(int fd, const std::string& path, std::uint64_t
   const std::uint64_t begin = offset & ~std::uint64_t{kBlock - 1};
   const std::size_t first = static_cast<std::size_t>(offset - begin);
   const AlignedBuffer buffer = MakeAlignedBuffer(std::min(kPiece, (first + out.size() + kBlock - 1) & ~(kBlock - 1)));
-  std::size_t skipped = first;  // bytes of the piece before those that are wanted
+  std::size_t skipped = first;  // bytes of the piece before the wanted ones
   for (std::uint64_t at = begin; !out.empty();) {
     const std::size_t wanted = std::min(kPiece - skipped, out.size());
     const std::size_t size = (skipped + wanted + kBlock - 1) & ~(kBlock - 1);

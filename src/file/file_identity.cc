@@ -51,7 +51,7 @@ StatusOr<std::array<std::byte, 16>> ReadBootId() {
   std::array<std::byte, 16> id{};
   std::array<std::byte, 36> text{};  // 8-4-4-4-12 hexadecimal digits
   const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  // A lack of descriptors or memory passes; it must not make another boot of this one.
+  // A lack of descriptors or memory is temporary; it must not make this boot look like another one.
   if (fd < 0 && CodeOfSystemError(errno) == absl::StatusCode::kResourceExhausted)
     return SystemError(errno, "cannot read the id of the boot");
   std::size_t digit_count = 0;
@@ -67,15 +67,15 @@ StatusOr<std::array<std::byte, 16>> ReadBootId() {
     }
     close(fd);
   }
-  if (digit_count != 32) {  // without /proc: an id that no other process has, so that no two opens are taken for the same boot
+  if (digit_count != 32) {  // without /proc: a random id, so that no two processes seem to be of the same boot
     std::random_device random;
     for (std::byte& byte : id) byte = static_cast<std::byte>(random());
   }
   return id;
 }
 
-// The folder of the mounted file system below /sys/fs, as "ext4/sda1"; empty where there is none or
-// its name is not known.
+// Returns the folder of the mounted file system below /sys/fs, such as "ext4/sda1"; empty if there
+// is none or its name is unknown.
 std::string SysfsNameOf(int fd, dev_t device) {
   SysfsPath path{};
   if (ioctl(fd, kGetSysfsPath, &path) == 0 && path.size <= path.name.size()) return std::string(path.name.data(), path.size);
@@ -94,7 +94,7 @@ std::string SysfsNameOf(int fd, dev_t device) {
     return name;
   }
   std::string_view type;
-  if (static_cast<unsigned long>(info.f_type) == EXT4_SUPER_MAGIC) type = "ext4/";  // that of ext2 and ext3 too
+  if (static_cast<unsigned long>(info.f_type) == EXT4_SUPER_MAGIC) type = "ext4/";  // ext2 and ext3 have the same number
   if (static_cast<unsigned long>(info.f_type) == XFS_SUPER_MAGIC) type = "xfs/";
   if (type.empty()) return {};
   std::array<char, 512> target;
@@ -110,8 +110,9 @@ bool IsOnSysfs(const std::string& path) {
   return statfs(path.c_str(), &info) == 0 && static_cast<unsigned long>(info.f_type) == SYSFS_MAGIC;
 }
 
-// A number that changes when a file system on a device is mounted anywhere: the latest inode number in
-// the folders of mounted ones, as these numbers grow. 0 where the system tells none.
+// Returns a number that changes whenever a file system on a device is mounted: the largest inode
+// number of the folders of mounted file systems, because these numbers only grow. Returns 0 if the
+// system tells none.
 std::uint64_t NewestFileSystem() {
   std::uint64_t newest = 0;
   for (const char* const type : {"/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/btrfs", "/sys/fs/f2fs"}) {
@@ -129,8 +130,9 @@ std::uint64_t NewestFileSystem() {
   return newest;
 }
 
-// What identifies a mounted file system: `number`, from mount to unmount and no other one's in this
-// boot, 0 where the system tells none; and the device, where its number is not that of the mount.
+// Identifies a mounted file system. `number` stays the same from mount to unmount, and no other
+// file system has it in this boot; 0 = the system tells none. `device` is set if the number is not
+// that of the mount.
 struct FileSystemLife {
   std::uint64_t number = 0, device = 0;
 };
@@ -146,14 +148,14 @@ FileSystemLife LifeOf(int fd, dev_t device) {
       if (const std::uint64_t newest = NewestFileSystem(); newest != 0) return {newest, id};
     }
   }
-  // Its folder in sysfs has such an inode number, which bind mounts and containers share.
+  // The inode number of the folder in sysfs is such a number; bind mounts and containers share it.
   if (const std::string name = SysfsNameOf(fd, device); !name.empty()) {
     const std::string path = "/sys/fs/" + name;
     struct stat folder;
     if (IsOnSysfs(path) && stat(path.c_str(), &folder) == 0) return {folder.st_ino, device};
   }
-  // Otherwise the mount counts, although there may be several of one file system. Before Linux 6.8
-  // its number may come again.
+  // Otherwise take the number of the mount, although one file system may have several mounts.
+  // Before Linux 6.8 the number may be used again.
   struct statx info;
   for (const unsigned mask : {STATX_MNT_ID_UNIQUE, STATX_MNT_ID}) {
     if (statx(fd, "", AT_EMPTY_PATH, mask, &info) == 0 && (info.stx_mask & mask) != 0) return {info.stx_mnt_id, device};
@@ -161,8 +163,8 @@ FileSystemLife LifeOf(int fd, dev_t device) {
   return {0, device};
 }
 
-// What a new file that gets the inode number of a removed one has another value of: the generation and
-// the time of its creation, as far as the file system has them.
+// Returns a value that tells a new file from a removed one with the same inode number: the
+// generation and the creation time, as far as the file system has them.
 std::uint64_t GenerationOf(int fd) {
   std::array<int, 2> generation{};  // the kernel writes an int, although the ioctl is declared for a long
   std::uint64_t number = ioctl(fd, FS_IOC_GETVERSION, generation.data()) == 0 ? static_cast<std::uint32_t>(generation[0]) : 0;
@@ -176,7 +178,7 @@ std::uint64_t GenerationOf(int fd) {
 
 StatusOr<FileIdentity> IdentityOf(int fd, const struct stat& opened) {
   static sync::Mutex mutex;
-  static std::optional<std::array<std::byte, 16>> boot_id ABSL_GUARDED_BY(mutex);  // of the process: one that is made up must not change
+  static std::optional<std::array<std::byte, 16>> boot_id ABSL_GUARDED_BY(mutex);  // kept, as a random id must not change
   const sync::MutexLock lock(mutex);
   if (!boot_id) {
     HAKO_ASSIGN_OR_RETURN(boot_id, ReadBootId());

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 // The holders of files within this process.
 class Registry {
  public:
-  // Never destroyed: a file with static storage may be closed after any destructor of ours has run.
+  // Never destroyed: a file with static storage may be closed after all destructors of the library.
   static Registry& Get() {
     static Registry& registry = *new Registry;
     return registry;
@@ -64,11 +64,11 @@ class Registry {
 int SetLock(int fd, short type) {
   struct flock range = {};
   range.l_type = type;
-  range.l_whence = SEEK_SET;  // the whole file, however long it becomes; l_pid is 0 as OFD locks want it
+  range.l_whence = SEEK_SET;  // the whole file, however long it becomes; l_pid stays 0, as OFD locks require
   return fcntl(fd, F_OFD_SETLK, &range) == 0 ? 0 : errno;
 }
 
-// Without locks two writers could open one file, so this is an error.
+// A file system without locks is an error, because two writers could open one file.
 Status LockError(int error, const std::string& path) {
   const bool has_locks = error != ENOLCK && error != EINVAL && error != EOPNOTSUPP && error != ENOSYS;
   Status status = SystemError(error, absl::StrCat("cannot lock ", path));
@@ -104,7 +104,7 @@ Status FileLock::Acquire(int fd, Key key, bool writer, Clock::time_point deadlin
 void FileLock::Release() {
   if (fd_ < 0 || process_ != getpid()) return;
   HAKO_DCHECK(fcntl(fd_, F_GETFD) != -1);
-  // Unlocked by name and not only by close(): a forked child may still hold a copy of the
+  // Unlocks explicitly, because close() does not unlock while a forked child holds a copy of the
   // descriptor.
   SetLock(fd_, F_UNLCK);
   fd_ = -1;

@@ -16,8 +16,8 @@
 namespace hako {
 namespace {
 
-constexpr std::uint64_t kSmallPage = 4096;      // at least that
-constexpr std::uint64_t kSplitStep = 16 << 10;  // bytes of the smallest page that is worth it
+constexpr std::uint64_t kSmallPage = 4096;      // a lower bound
+constexpr std::uint64_t kSplitStep = 16 << 10;  // bytes of the smallest page that is worth splitting
 
 bool FitsIntoMemory(std::uint64_t bytes) {
   static const std::uint64_t memory =
@@ -33,7 +33,7 @@ MapPaging::MapPaging(std::byte* base, std::uint64_t bytes, std::uint64_t file_si
   num_syncs_ = grows_huge ? 0 : kSyncs;
   grown_from_ = std::min((file_size + kHugePage - 1) & ~(kHugePage - 1), bytes);
   if (reads_page_by_page_) (void)madvise(base, grown_from_, MADV_RANDOM);
-  AdviseGrowth(MADV_RANDOM);  // a store would wait for the zeros of new space that is read ahead, and a sync for their writing
+  AdviseGrowth(MADV_RANDOM);  // read-ahead would make stores wait for zeros of new space, and syncs write them
   if (grows_huge) AdviseGrowth(MADV_HUGEPAGE);
 }
 
@@ -41,9 +41,9 @@ void MapPaging::AdviseGrowth(int advice) {
   if (grown_from_ < bytes_) (void)madvise(base_ + grown_from_, bytes_ - grown_from_, advice);
 }
 
-// The system splits a page of several small ones when a part of it is said to be cold. It has to be
-// mapped for that, which it may not be yet; what is not in memory must not be read. Where a page
-// cannot be split, it stays as it is.
+// The system splits a huge page when a part of it is advised as cold. The page must be mapped for
+// that, so map it first, but only what is already in memory: nothing must be read. A page that
+// cannot be split stays as it is.
 void MapPaging::Split(std::byte* region, std::uint64_t bytes) {
   static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   std::array<unsigned char, kHugePage / kSmallPage> is_in_memory{};

@@ -19,9 +19,9 @@ namespace hako {
 namespace {
 
 #ifdef HAKO_TSAN
-constexpr std::uint64_t kReserveBytesMax = std::uint64_t{1} << 35;  // ThreadSanitizer leaves little more than a terabyte to all maps
+constexpr std::uint64_t kReserveBytesMax = std::uint64_t{1} << 35;  // ThreadSanitizer leaves about a terabyte for all maps
 #else
-constexpr std::uint64_t kReserveBytesMax = std::uint64_t{1} << 62;  // the system knows better
+constexpr std::uint64_t kReserveBytesMax = std::uint64_t{1} << 62;  // no limit of ours: the system has one
 #endif
 
 std::uint64_t PageSize() {
@@ -32,9 +32,9 @@ std::uint64_t PageSize() {
 std::uint64_t PageBegin(std::uint64_t offset) { return offset & ~(PageSize() - 1); }
 std::uint64_t PageEnd(std::uint64_t size) { return PageBegin(size + PageSize() - 1); }
 
-constexpr std::uint64_t kGrowthUsual = std::uint64_t{1} << 40;  // that a file may grow by at most
+constexpr std::uint64_t kGrowthUsual = std::uint64_t{1} << 40;  // the most that a file may grow by, as a rule
 
-// Maps from `least` to `most` bytes of the file, as much as the process has for it.
+// Maps from `least` to `most` bytes of the file, as many as its share of the address space allows.
 StatusOr<AddressRange> Map(int fd, bool writable, std::uint64_t least, std::uint64_t most, const std::string& path) {
   // A private map of a read-only file is writable in memory, and its stores never reach the file.
   const int flags = (writable ? MAP_SHARED : MAP_PRIVATE) | MAP_NORESERVE;
@@ -43,8 +43,8 @@ StatusOr<AddressRange> Map(int fd, bool writable, std::uint64_t least, std::uint
     return base != MAP_FAILED ? static_cast<std::byte*>(base) : nullptr;
   });
   if (range.base != nullptr) return range;
-  // Valgrind, too, has no more address space at EINVAL. EAGAIN: all maps of the process are to be locked
-  // in memory (mlockall), more than it may lock.
+  // Valgrind reports a lack of address space as EINVAL. EAGAIN means that all maps of the process
+  // must be locked in memory (mlockall), and that this one exceeds the limit.
   const int error = errno;
   return SystemError(
       error == EINVAL || error == EAGAIN ? ENOMEM : error,
@@ -59,7 +59,7 @@ StatusOr<MemoryMapParallelFile> MemoryMapParallelFile::Open(const std::string& p
     return absl::InvalidArgumentError(absl::StrCat(path, ": a mapped file has no FileOptions::", options.direct ? "direct" : "sync",
                                                    "; use a PositionalParallelFile (file=pos)"));
   }
-  // A whole number of pages: a page can be mapped or not, half of it cannot.
+  // Round to whole pages, because the system maps only these.
   const bool is_asked = options.reserve_bytes != 0;
   const std::uint64_t asked = std::max(PageBegin(std::min(options.reserve_bytes, kReserveBytesMax)), PageSize());
   HAKO_ASSIGN_OR_RETURN(auto posix, PosixFile::Open(path, options, is_asked ? asked : kReserveBytesMax));
@@ -111,7 +111,7 @@ void MemoryMapParallelFile::Prefault(std::uint64_t offset, std::size_t size) {
   if (offset >= allocated) return;
   const std::uint64_t begin = PageBegin(offset);
   const std::uint64_t end = offset + std::min<std::uint64_t>(size, allocated - offset);
-  // In a private map, present is enough: a write would copy the page.
+  // For a private map populate for reading: a write would copy the page.
   (void)madvise(base_ + begin, end - begin, IsWritable() ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 

@@ -55,7 +55,7 @@ Status RenameDurably(const std::string& from, const std::string& to) {
 }
 
 StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
-  // std::filesystem ends the process where memory runs out here.
+  // Not std::filesystem, which ends the process if memory runs out here.
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory.c_str()), &closedir);
   std::vector<std::string> names;
   const dirent* entry = nullptr;

@@ -21,23 +21,23 @@ namespace {
 constexpr std::size_t kBlockSizeLeast = 512, kBlockSizeMost = 64 << 10, kBlockSizeUsual = 4096;
 
 struct Alignment {
-  std::size_t offset, memory;  // 0: there is no direct I/O
+  std::size_t offset, memory;  // the required alignment of each; 0 = there is no direct I/O
 };
 
-// The demands of the file system on direct I/O.
+// Returns the alignment that the file system requires for direct I/O.
 Alignment AlignmentOf(int fd) {
 #if defined(STATX_DIOALIGN)
   struct statx info;
   if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) == 0 && (info.stx_mask & STATX_DIOALIGN) != 0)
     return {info.stx_dio_offset_align, info.stx_dio_mem_align};
 #endif
-  return {kBlockSizeLeast, kBlockSizeLeast};  // a system older than Linux 6.1 does not tell; the first transfer will
+  return {kBlockSizeLeast, kBlockSizeLeast};  // Linux before 6.1 does not tell; the first transfer will fail if this is wrong
 }
 
-// A thread's io_uring. Of a process that was forked, none: its ring is the parent's.
+// A thread's io_uring. A forked child has none, because the ring that it inherits is the parent's.
 //
 // It has no destructor: objects with static storage, and thread_local ones of the program, may use
-// a file when this thread's other state is gone (base/thread_exit.h).
+// a file after this thread's other state is destroyed (base/thread_exit.h).
 class Ring {
  public:
   static constexpr unsigned kDepth = 64, kAtOnce = 8;
@@ -51,8 +51,8 @@ class Ring {
   Ring& operator=(const Ring&) = delete;
 
   io_uring* get() { return &ring_; }
-  // Ends the ring with what was put into it and not submitted. A use that the system did not refuse,
-  // but could not serve now, may start another ring later.
+  // Ends the ring, and drops requests that were not submitted. If `is_refused`, the thread starts
+  // no other ring; otherwise the system only lacked resources, and a later use may start one.
   // REQUIRES: nothing is in flight (unchecked: the ring does not count it)
   void End(bool is_refused) {
     io_uring_queue_exit(&ring_);
@@ -68,15 +68,15 @@ class Ring {
     state_ = State::kNone;
     process_ = getpid();
     if (!at_exit_.Arm()) return;
-    // Completions are worked on when this thread asks for them, instead of interrupting it; kernels
-    // before 6.1 do not know that.
+    // Process completions when this thread asks for them, instead of interrupting it. Kernels
+    // before 6.1 lack these flags.
     for (const unsigned flags : {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0u}) {
       if (io_uring_queue_init(kDepth, &ring_, flags) != 0) continue;
       state_ = State::kStarted;
       return;
     }
   }
-  // A later use starts another one.
+  // Ends the ring when the thread ends. A later use starts another one.
   static void EndAtExit() {
     Ring& ring = of_thread_;
     if (ring.state_ == State::kStarted && ring.process_ == getpid()) io_uring_queue_exit(&ring.ring_);
@@ -142,8 +142,8 @@ void PositionalDevice::Count(const Transfer& transfer, Direction direction) {
   (reads ? read_bytes_ : written_bytes_).fetch_add(transfer.size(), std::memory_order_relaxed);
 }
 
-// All that is left after the first `done` bytes. How many bytes are done then, less than all only
-// at the file's end; or a negative errno.
+// Transfers what is left after the first `done` bytes. Returns how many bytes are done then, which
+// is less than all only at the file's end, or a negative errno value.
 std::int64_t PositionalDevice::Continue(const Transfer& transfer, Direction direction, std::size_t done) const {
   std::span<const iovec> parts = transfer.parts;
   std::size_t fresh = done;  // bytes of the parts that are done
@@ -153,7 +153,7 @@ std::int64_t PositionalDevice::Continue(const Transfer& transfer, Direction dire
       parts = parts.subspan(1);
     }
     if (parts.empty()) break;
-    // The rest of a part that is half done is a transfer of its own.
+    // Transfer the rest of a half-done part separately.
     iovec rest = parts.front();
     rest = {static_cast<std::byte*>(rest.iov_base) + fresh, rest.iov_len - fresh};
     const std::span<const iovec> next = fresh != 0 ? std::span<const iovec>(&rest, 1) : parts;
@@ -192,12 +192,12 @@ Status PositionalDevice::RunMulti(std::span<const Transfer> transfers, Direction
   const auto finish = [&](std::size_t number, std::int64_t bytes) { status.Update(Finish(transfers[number], direction, bytes)); };
   std::size_t next = 0, submitted = 0;
   unsigned in_flight = 0;
-  // Writes to the page cache gain nothing; and what a killed process had in flight would keep the
-  // file locked for a moment.
+  // A ring gains nothing for writes to the page cache, and those in flight when the process is
+  // killed would keep the file locked for a moment.
   const bool pays = transfers.size() > 1 && (direction == Direction::kRead || block_size_ > 1);
   Ring* const ring = pays ? Ring::OfThisThread() : nullptr;
   while (ring != nullptr && (next < transfers.size() || in_flight > 0)) {
-    std::size_t fresh = 0;  // not many at once: the device begins when they are submitted
+    std::size_t fresh = 0;  // submit a few at a time: the device begins when they are submitted
     for (io_uring_sqe* entry; fresh < Ring::kAtOnce && next < transfers.size() && in_flight < Ring::kDepth; ++fresh, ++next, ++in_flight) {
       if ((entry = io_uring_get_sqe(ring->get())) == nullptr) break;
       const Transfer& transfer = transfers[next];
@@ -210,8 +210,8 @@ Status PositionalDevice::RunMulti(std::span<const Transfer> transfers, Direction
     }
     const bool more = next < transfers.size() && in_flight < Ring::kDepth;
     const int result = io_uring_submit_and_wait(ring->get(), more ? 0 : std::min(in_flight, Ring::kAtOnce));
-    if (result > 0) submitted += static_cast<std::size_t>(result);  // the others the next time
-    const bool is_idle = submitted + in_flight == next;             // nothing is on its way
+    if (result > 0) submitted += static_cast<std::size_t>(result);  // the others are submitted the next time
+    const bool is_idle = submitted + in_flight == next;             // nothing is in flight
     if (result < 0 && result != -EINTR && is_idle) {
       ring->End(result != -EAGAIN && result != -EBUSY && result != -ENOMEM);
       next = submitted;

@@ -12,7 +12,8 @@ namespace {
 
 iovec PartOf(std::span<const std::byte> bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
 
-// run(transfers) for all that `part_of` makes of the requests, as many at once as fit on the stack.
+// Turns each request into a transfer by `part_of`, and calls run(transfers) for groups that fit on
+// the stack.
 template <class Request, class PartOfRequest, class Run>
 Status InTurns(std::span<const Request> requests, PartOfRequest part_of, Run run) {
   constexpr std::size_t kAtOnce = 256;
@@ -37,7 +38,7 @@ StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string&
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": FileOptions::", options.padding ? "padding" : "block_size", " requires FileOptions::direct"));
   }
-  // Nothing is mapped, so nothing is reserved: FileOptions::reserve_bytes does not count.
+  // Nothing is mapped, so FileOptions::reserve_bytes does not matter.
   HAKO_ASSIGN_OR_RETURN(auto posix, PosixFile::Open(path, options, std::numeric_limits<std::int64_t>::max()));
   PositionalParallelFile file(std::move(posix));
   if (options.direct) {
@@ -112,7 +113,7 @@ Status PositionalParallelFile::WriteMulti(std::span<const WriteRequest> writes) 
 Status PositionalParallelFile::Resize(std::uint64_t size) {
   if (cache_ == nullptr) return posix_->Resize(size);
   const bool is_cut = size < Size();
-  if (is_cut) HAKO_RETURN_IF_ERROR(cache_->Flush());  // in case that the file cannot be cut
+  if (is_cut) HAKO_RETURN_IF_ERROR(cache_->Flush());  // in case the file cannot be cut
   const std::uint64_t before = posix_->allocated();
   HAKO_RETURN_IF_ERROR(posix_->Resize(size));
   if (is_cut) return CutCache(size);
@@ -120,7 +121,7 @@ Status PositionalParallelFile::Resize(std::uint64_t size) {
   return absl::OkStatus();
 }
 
-// The file was truncated to `size`; bytes beyond it read as zeros from now on.
+// Call when the file was truncated to `size`: bytes beyond it read as zeros from now on.
 Status PositionalParallelFile::CutCache(std::uint64_t size) {
   const std::uint64_t block = block_size(), rest = (block - size % block) % block;
   cache_->Drop(size + rest);
@@ -137,7 +138,7 @@ Status PositionalParallelFile::Close() {
   if (posix_ == nullptr || posix_->fd() < 0) return absl::OkStatus();
   Status status;
   if (posix_->is_inherited()) {
-    (void)cache_.release();  // its locks may be held by threads that are not here
+    (void)cache_.release();  // threads of the parent process may hold its locks
   } else if (cache_ != nullptr) {
     status = cache_->Flush();
     cache_->Stop();

@@ -35,7 +35,7 @@ namespace hako {
 namespace {
 
 int WriteZeros(int fd, std::uint64_t from, std::uint64_t to) {
-  alignas(4096) static constexpr std::array<std::byte, std::size_t{64} << 10> kZeros{};  // as direct I/O wants it
+  alignas(4096) static constexpr std::array<std::byte, std::size_t{64} << 10> kZeros{};  // aligned for direct I/O
   while (from < to) {
     const std::size_t size = std::min<std::uint64_t>(kZeros.size(), to - from);
     if (const int error = WriteFully(fd, from, std::span(kZeros).first(size)); error != 0) return error;
@@ -44,8 +44,8 @@ int WriteZeros(int fd, std::uint64_t from, std::uint64_t to) {
   return 0;
 }
 
-// The same where `from` may be within a block of a file that is open for direct I/O, which takes
-// whole blocks only.
+// As WriteZeros, but `from` may lie within a block of a file that is open for direct I/O, which
+// transfers only whole blocks.
 int WriteZerosFromAnywhere(int fd, std::uint64_t from, std::uint64_t to) {
   const int flags = fcntl(fd, F_GETFL);
   const bool is_direct = flags >= 0 && (flags & O_DIRECT) != 0;
@@ -64,8 +64,8 @@ int Truncate(int fd, std::uint64_t size) {
   return 0;
 }
 
-// An interrupted call may undo all that it did (tmpfs), so under a storm of signals only a call that
-// is over before the next one gets anything done: each interruption halves the part.
+// An interrupted call may undo all its work (tmpfs). So each interruption halves the part that is
+// allocated at once, until a call ends before the next signal.
 int AllocateBlocks(int fd, std::uint64_t from, std::uint64_t to) {
   constexpr std::uint64_t kPartLeast = 64 << 10;
   for (std::uint64_t part = to - from; from < to;) {
@@ -82,17 +82,17 @@ int AllocateBlocks(int fd, std::uint64_t from, std::uint64_t to) {
 
 bool IsUnsupported(int error) { return error == EOPNOTSUPP || error == ENOSYS; }
 
-// Lengthens the file from `from` to `to` bytes with blocks behind all of them, or leaves its length
-// alone.
+// Lengthens the file from `from` to `to` bytes and allocates blocks for them. On failure the length
+// is unchanged.
 int Lengthen(int fd, std::uint64_t from, std::uint64_t to) {
   int error = AllocateBlocks(fd, from, to);
   if (IsUnsupported(error)) error = WriteZerosFromAnywhere(fd, from, to);
-  // A failure half-way may have left blocks and length behind. The error that counts is the first.
+  // Undo what was done before the failure. The function returns the first error.
   if (error != 0) (void)Truncate(fd, from);
   return error;
 }
 
-// Puts blocks behind the holes of a file that some tool copied or restored sparsely.
+// Allocates blocks for the holes of a file that some tool copied or restored sparsely.
 int FillHoles(int fd, std::uint64_t size) {
   int error = AllocateBlocks(fd, 0, size);
   if (!IsUnsupported(error)) return error;
@@ -107,10 +107,11 @@ int FillHoles(int fd, std::uint64_t size) {
 }
 
 constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
-constexpr std::uint64_t kExactBytes = 128 << 10;  // a file of up to that size has no space allocated ahead
+constexpr std::uint64_t kExactBytes = 128 << 10;  // no space is allocated ahead for a file of up to this size
 constexpr std::uint64_t RoundUp(std::uint64_t size, std::uint64_t unit) { return (size + unit - 1) & ~(unit - 1); }
 
-// Whether st_blocks tells of holes: file systems that compress, or copy on write, count otherwise.
+// Whether st_blocks reveals holes. File systems that compress or copy on write count blocks
+// differently.
 bool CountsBlocks(int fd) {
   struct statfs info;
   if (fstatfs(fd, &info) != 0) return false;
@@ -118,9 +119,9 @@ bool CountsBlocks(int fd) {
   return type == EXT4_SUPER_MAGIC || type == XFS_SUPER_MAGIC || type == TMPFS_MAGIC;
 }
 
-// Has an empty file of btrfs written in place: otherwise even a byte that has a block needs another one
-// when it is changed, and on a full disk a store to a map would raise SIGBUS. Files of other file systems
-// are written in place anyway. A hint, which the system may refuse.
+// Asks btrfs to write an empty file in place. Otherwise a change needs a new block even where there
+// is one, and on a full disk a store to a map would raise SIGBUS. Other file systems write in place
+// anyway. A hint, which the system may refuse.
 void WriteInPlace(int fd) {
   struct statfs info;
   if (fstatfs(fd, &info) != 0 || static_cast<unsigned long>(info.f_type) != BTRFS_SUPER_MAGIC) return;
@@ -130,8 +131,8 @@ void WriteInPlace(int fd) {
   (void)ioctl(fd, FS_IOC_SETFLAGS, flags.data());
 }
 
-// Growing past RLIMIT_FSIZE would raise SIGXFSZ, which kills a process that does not expect it; so
-// the limit is asked for first.
+// Growing past RLIMIT_FSIZE would raise SIGXFSZ, which kills a process that does not expect it, so
+// callers check this limit first.
 std::uint64_t ProcessFileSizeMax() {
   rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::numeric_limits<off_t>::max();
@@ -143,8 +144,8 @@ Status CheckRegular(const struct stat& info, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, S_ISDIR(info.st_mode) ? " is a directory" : " is not a regular file"));
 }
 
-// NotFound is the code of an absent key. It has a message where the file is absent instead; a
-// missing folder is FailedPrecondition.
+// An absent file is NotFound with a message, which tells it from an absent key. A missing folder is
+// FailedPrecondition.
 Status OpenError(int error, const std::string& path, bool creates) {
   const std::string what = absl::StrCat("cannot open ", path);
   if (error != ENOENT) return SystemError(error, what);
@@ -169,7 +170,7 @@ StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& path, co
   std::string absolute = std::filesystem::absolute(path, error).string();
   if (error) return SystemError(error.value(), absl::StrCat("cannot open ", path));
   std::unique_ptr<PosixFile> file(new PosixFile(std::move(absolute), options, size_max));
-  // Years are enough, and do not overflow the clock.
+  // Limits the timeout to some years, so that the deadline does not overflow the clock.
   const std::chrono::milliseconds timeout = std::min<std::chrono::milliseconds>(options.lock_timeout, std::chrono::hours(24 * 365));
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (bool is_ours = false; !is_ours;) {
@@ -178,8 +179,8 @@ StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& path, co
   return file;
 }
 
-// Opens fd_, -1 with errno after an error, and notes whether that has created the file. Only an
-// exclusive creation tells, which does not follow a link to a file that does not exist.
+// Opens fd_ (-1 with errno after an error), and sets was_created_. Only an exclusive creation tells
+// whether the file was created, but it does not follow a link to an absent file.
 void PosixFile::OpenDescriptor(int flags, bool creates) {
   const auto opens = [&](int more) {
     do {
@@ -204,23 +205,23 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
   const bool creates = options_.mode == OpenMode::kCreate || options_.mode == OpenMode::kTruncate;
   const int flags = O_CLOEXEC | (writable_ ? O_RDWR : O_RDONLY) | (options_.sync ? O_DSYNC : 0);
   struct stat opened;
-  // Opening a device may do something to it, and opening a pipe waits for its other end (without
-  // O_NONBLOCK).
+  // Check the type before opening: opening a device may have an effect on it, and opening a pipe
+  // may wait for its other end.
   if (stat(path_.c_str(), &opened) == 0) HAKO_RETURN_IF_ERROR(CheckRegular(opened, path_));
   OpenDescriptor(flags | O_NONBLOCK, creates);
   if (fd_ < 0) return OpenError(errno, path_, creates);
   if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("cannot stat ", path_));
   HAKO_RETURN_IF_ERROR(CheckRegular(opened, path_));
-  const int opened_flags = fcntl(fd_, F_GETFL);  // io_uring refuses to wait for a file that is not to block
+  const int opened_flags = fcntl(fd_, F_GETFL);  // without O_NONBLOCK, with which io_uring would not wait for the file
   if (opened_flags < 0 || fcntl(fd_, F_SETFL, opened_flags & ~O_NONBLOCK) != 0)
     return SystemError(errno, absl::StrCat("cannot change the flags of ", path_));
   key_ = {.device = opened.st_dev, .inode = opened.st_ino};
   HAKO_ASSIGN_OR_RETURN(identity_, IdentityOf(fd_, opened));
   counts_blocks_ = CountsBlocks(fd_);
   const Status locked = lock_.Acquire(fd_, key_, writable_, deadline, path_);
-  if (absl::IsUnavailable(locked)) take_back_ = TakeBack::kNothing;  // another opener uses the file that this one has created
+  if (absl::IsUnavailable(locked)) take_back_ = TakeBack::kNothing;  // another opener already uses the file that was created here
   HAKO_RETURN_IF_ERROR(locked);
-  // While we waited, the holder may have put another file in this one's place, or removed it.
+  // While this thread waited, the holder may have replaced or removed the file.
   struct stat named;
   if (stat(path_.c_str(), &named) != 0 || named.st_dev != opened.st_dev || named.st_ino != opened.st_ino) {
     take_back_ = TakeBack::kNothing;
@@ -254,8 +255,8 @@ Status PosixFile::Prepare(std::uint64_t size, bool has_holes) {
 }
 
 FileIdentity PosixFile::identity() const {
-  // This file system counts blocks exactly, so a file with holes was never in use here: it is a
-  // copy, maybe over the same inode.
+  // This file system counts blocks exactly, and hako's files have no holes. So a file with holes is
+  // a copy, perhaps into the same inode.
   if (!has_holes_.load(std::memory_order_relaxed) || !counts_blocks_) return identity_;
   FileIdentity copied;
   copied.boot = identity_.boot;
@@ -278,10 +279,10 @@ Status PosixFile::Resize(std::uint64_t size) {
   HAKO_RETURN_IF_ERROR(FillHolesOnce());
   const std::uint64_t old_size = this->size();
   if (size <= old_size) {
-    // To the same size too, where space was allocated ahead. Cutting also zeroes what a later
-    // growth would show again.
+    // Truncate even to the same size if space was allocated ahead. Truncation also makes sure that
+    // a later growth shows zeros.
     if (size == old_size && allocated() - size < block_) return absl::OkStatus();
-    size_.store(size, std::memory_order_release);  // first, so that no thread sees a size beyond the truncated file
+    size_.store(size, std::memory_order_release);  // before the truncation, so that no thread sees a size beyond the file
     if (const int error = Truncate(fd_, size); error != 0) {
       size_.store(old_size, std::memory_order_release);
       return SystemError(error, absl::StrCat("cannot truncate ", path_));
@@ -316,12 +317,12 @@ Status PosixFile::Grow(std::uint64_t size) {
   const std::uint64_t least = options_.grow_min == 0 ? kHugePageBytes : options_.grow_min;
   const std::uint64_t step = is_exact ? 0 : std::min(std::max(least, std::min(from / 8, options_.grow_max)), limit);
   std::uint64_t to = std::max(size, from + step);
-  // The page cache uses a huge page only where the file reaches to its end.
+  // The page cache uses a huge page only if the file covers all of it.
   if (options_.huge_pages && !is_exact && least >= kHugePageBytes) to = RoundUp(to, kHugePageBytes);
   size = RoundUp(size, block_);
   to = std::max(size, std::min(RoundUp(to, block_), limit));
   int error = Lengthen(fd_, from, to);
-  if (error != 0 && to > size) error = Lengthen(fd_, from, to = size);  // little is left: take no more than is asked for
+  if (error != 0 && to > size) error = Lengthen(fd_, from, to = size);  // the device is nearly full: allocate no more than requested
   if (error != 0) return SystemError(error, absl::StrCat("cannot allocate ", size - from, " bytes for ", path_));
   allocated_.store(to, std::memory_order_relaxed);
   return absl::OkStatus();
@@ -329,7 +330,7 @@ Status PosixFile::Grow(std::uint64_t size) {
 
 template <class Call>
 Status PosixFile::SyncBy(Call call) {
-  if (!writable_) return absl::OkStatus();  // nothing of this handle reaches the device
+  if (!writable_) return absl::OkStatus();  // a read-only handle writes nothing
   if (sync_failed_.load(std::memory_order_acquire))
     return absl::FailedPreconditionError(absl::StrCat("an earlier sync of ", path_, " failed"));
   HAKO_RETURN_IF_ERROR(FillHolesOnce());
@@ -346,9 +347,9 @@ Status PosixFile::SyncBy(Call call) {
   return status;
 }
 
-// A folder that may be entered but not read cannot be opened, nor can any where descriptors have
-// run out, and some file systems sync no folder. Then the whole file system is synced: that needs
-// nothing but the file.
+// Syncs the folder, or, if that is impossible, the whole file system, which needs no other
+// descriptor. A folder cannot be opened if it is not readable or descriptors have run out, and some
+// file systems do not sync folders.
 Status PosixFile::SyncName() {
   Status status;
   const bool is_open = TrySyncDirectoryOf(path_, &status);
@@ -365,13 +366,13 @@ Status PosixFile::SyncMapped(std::byte* pages, std::size_t size) {
   return SyncBy([&] { return msync(pages, size, MS_SYNC); });
 }
 
-// The lock is held, so the name stands for this file, or for one that has replaced it. The opener has
-// an error already, and perhaps no memory.
+// The lock is held, so the name belongs to this file or to one that has replaced it. Reports no
+// error and takes no memory: the opener already has an error, perhaps a lack of memory.
 void PosixFile::Undo() {
   const TakeBack what = std::exchange(take_back_, TakeBack::kNothing);
   if (what == TakeBack::kBytes && ftruncate(fd_, 0) == 0) {
     allocated_.store(0, std::memory_order_relaxed);
-    size_.store(size_at_open_, std::memory_order_release);  // to which Close brings it
+    size_.store(size_at_open_, std::memory_order_release);  // Close truncates the file to this
   }
   std::array<char, PATH_MAX> named;  // `path_` may be a link
   struct stat info;

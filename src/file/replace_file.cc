@@ -21,10 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Follows symbolic links at the end of `path`, one that leads to no file included, and resolves the
+// Follows symbolic links at the end of `path`, even one that leads to no file, and resolves the
 // folder.
 StatusOr<std::string> ResolveLinks(const std::string& path) {
-  constexpr int kLinksMax = 40;  // as the kernel has it
+  constexpr int kLinksMax = 40;  // the kernel's limit
   const std::string what = absl::StrCat("cannot replace ", path);
   std::error_code error;
   fs::path file = fs::absolute(path, error);
@@ -62,7 +62,7 @@ void FileReplacement::Abandon() {
   if (!path_.empty()) unlink(path_.c_str());
   path_.clear();
   if (fd_ >= 0) close(std::exchange(fd_, -1));
-  lock_.reset();  // while its descriptor is open
+  lock_.reset();  // before its descriptor is closed
   if (old_fd_ >= 0) close(std::exchange(old_fd_, -1));
 }
 
@@ -78,7 +78,7 @@ StatusOr<FileReplacement> FileReplacement::Begin(const std::string& path, std::c
   return replacement;
 }
 
-// False: while this thread waited for the lock, the name came to stand for another file.
+// Returns false if the name was given to another file while this thread waited for the lock.
 StatusOr<bool> FileReplacement::LockOld(std::chrono::steady_clock::time_point deadline, std::optional<FileLock::Key> held) {
   const std::string what = absl::StrCat("cannot replace ", target_);
   struct stat named;
@@ -109,7 +109,7 @@ StatusOr<bool> FileReplacement::LockOld(std::chrono::steady_clock::time_point de
 }
 
 Status FileReplacement::CreateNew() {
-  constexpr std::size_t kStemMax = 200;  // of the 255 bytes that a name may have
+  constexpr std::size_t kStemMax = 200;  // a name may have 255 bytes
   const fs::path target(target_);
   const std::string stem = target.filename().string().substr(0, kStemMax);
   const mode_t mode = old_ ? 0600 : 0644;
@@ -126,8 +126,8 @@ Status FileReplacement::CreateNew() {
   return SystemError(created < 0 ? error : errno, absl::StrCat("cannot create a new file for ", target_));
 }
 
-// Never grants more than the old file did: where the group cannot be kept, the group gets what all
-// others get. The access list is what setfacl(1) has made.
+// Never grants more than the old file did: if the group cannot be kept, the new group gets the
+// permissions of others. The access list is the one that setfacl(1) makes.
 Status FileReplacement::TakeOverPermissions() const {
   if (!old_) return absl::OkStatus();
   constexpr const char* kAccessList = "system.posix_acl_access";
@@ -136,7 +136,7 @@ Status FileReplacement::TakeOverPermissions() const {
   struct stat mine;
   if (fstat(fd_, &mine) != 0) return SystemError(errno, what);
   if ((mine.st_uid != old_->owner || mine.st_gid != old_->group) && fchown(fd_, old_->owner, old_->group) != 0) {
-    mode &= 0777;  // set-user-id and the like mean another owner
+    mode &= 0777;  // drops set-user-id and the like, which were meant for another owner
     if (mine.st_gid != old_->group && fchown(fd_, static_cast<uid_t>(-1), old_->group) != 0) mode = (mode & 0707) | (mode & 07) << 3;
   }
   if (fchmod(fd_, mode) != 0) return SystemError(errno, what);
@@ -159,7 +159,7 @@ Status FileReplacement::Commit() {
     return absl::FailedPreconditionError(absl::StrCat(path_, " was removed or replaced while it was written"));
   }
   const Status renamed = RenameDurably(path_, target_);
-  if (lstat(path_.c_str(), &named) != 0) path_.clear();  // it has its place, even where that may not survive a power cut yet
+  if (lstat(path_.c_str(), &named) != 0) path_.clear();  // the rename has taken effect, though a power cut may still undo it
   return renamed;
 }
 

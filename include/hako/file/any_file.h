@@ -1,8 +1,8 @@
 // A file whose type is chosen at run time, at the cost of a virtual call per access. It models File
-// without refinements: an engine on an AnyFile uses ReadAt and WriteAt, even if a mapped file is
-// inside.
+// without refinements: an engine on an AnyFile uses ReadAt and WriteAt, even if it wraps a mapped
+// file.
 //
-// Threads and errors: as the file inside.
+// Threads and errors: as the wrapped file.
 #pragma once
 
 #include <concepts>

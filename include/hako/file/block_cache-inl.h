@@ -46,7 +46,7 @@ template <BlockDevice Device>
 template <class F>
 Status BlockCache<Device>::ForEachPart(std::uint64_t offset, const std::byte* bytes, std::size_t size, F&& access) {
   const std::size_t usual = request_max_ * block_size_;
-  // Whether the rest from here, a block's start, can bypass the frames.
+  // Whether the rest of the request, from this start of a block on, can bypass the frames.
   const auto is_long = [&](std::size_t begin) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(bytes + begin) % memory_alignment_ == 0;
     return aligned && request_max_ > 1 && size > begin && size - begin > usual;
@@ -74,7 +74,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
   const std::uint64_t first = offset / block_size_;
   const std::size_t count = (offset + size - 1) / block_size_ - first + 1;
   const std::size_t before = offset % block_size_, after = count * block_size_ - before - size;  // bytes of the blocks outside the request
-  const std::uint64_t kept = (before > 0 ? 1 : 0) | (after > 0 ? std::uint64_t{1} << (count - 1) : 0);  // blocks of which a part stays
+  const std::uint64_t kept = (before > 0 ? 1 : 0) | (after > 0 ? std::uint64_t{1} << (count - 1) : 0);  // blocks changed in part
   std::array<std::uint32_t, kGroup> room;
   const std::span<std::uint32_t> frames = std::span(room).first(count);
 
@@ -118,7 +118,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
       locks.Unlock();
       const Status status = CatchNoMemory([&] { return WriteBack(*full, dirty); });
       locks.Lock();
-      if (kWrites) HAKO_RETURN_IF_ERROR(status);  // a read continues without it
+      if (kWrites) HAKO_RETURN_IF_ERROR(status);  // a read tries again
       continue;
     }
     if (wanted == 0) {
@@ -202,7 +202,7 @@ Status BlockCache<Device>::ReadDevice(std::uint64_t offset, std::span<std::byte>
   return absl::OkStatus();
 }
 
-// For a cache that keeps no blocks: releases the frames of these bytes, except dirty ones.
+// Releases the clean frames of these bytes in a cache that keeps no blocks.
 template <BlockDevice Device>
 void BlockCache<Device>::ReleaseClean(std::uint64_t offset, std::size_t size) {
   if (size == 0) return;
@@ -214,9 +214,9 @@ void BlockCache<Device>::ReleaseClean(std::uint64_t offset, std::size_t size) {
   }
 }
 
-// Takes frames for the blocks whose bits are set in `which`, linked and busy. Takes none if *full
-// has too few: *dirty is then one of its frames that must be written first, or kNone if all are
-// busy.
+// Takes frames for the blocks whose bits are set in `which`, linked and busy. If a shard has too
+// few frames, takes none and returns the shard in *full; *dirty is then a frame of it that must be
+// written first, or kNone if all are busy.
 template <BlockDevice Device>
 bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64_t first, std::uint64_t which, std::uint32_t* dirty,
                                     Shard** full) {
@@ -247,8 +247,8 @@ bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64
   return *full == nullptr;
 }
 
-// Takes a frame that is not busy. Without `dirty`, a clean one. With `dirty`, the next one in CLOCK
-// order; if that is dirty, it is returned in *dirty and not taken.
+// Takes a frame that is not busy. Without `dirty`, takes a clean one. With `dirty`, takes the next
+// one in CLOCK order; if that frame is dirty, returns it in *dirty and takes none.
 template <BlockDevice Device>
 std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) {
   if (const std::uint32_t frame = shard.free; frame != kNone) {
@@ -279,8 +279,8 @@ std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) 
 }
 
 // Reads the wanted blocks, which are busy, by as few transfers as possible. Each block in a gap is
-// read into separate scratch memory: some file systems verify data after reading, when the caller's
-// next part may have been written there.
+// read into separate scratch memory. If the gaps shared one, a file system that verifies data after
+// a read could find the bytes of another block there.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadRuns(std::uint64_t first, std::span<const std::uint32_t> frames, std::uint64_t wanted) {
   std::array<iovec, kGroup> parts;
@@ -322,8 +322,9 @@ Status BlockCache<Device>::ReadMulti(std::span<const ReadRequest> reads) {
   return absl::OkStatus();
 }
 
-// Reads the missing blocks of the requests together, as far as frames allow. Failed reads are
-// repeated one by one, and their errors count. While frames are busy the thread waits for nothing.
+// Reads the missing blocks of the requests together, as far as frames allow. Repeats failed reads
+// one by one, and returns only the errors of these. The thread waits for nothing while it has busy
+// frames.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
   if (reads.size() > 1 && request_max_ > 1 && failure_.IsOk()) {
@@ -348,7 +349,7 @@ Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
   return status;
 }
 
-// Adds frames for the missing blocks of the request to the batch.
+// Takes frames for the missing blocks of the request, and adds them to the batch.
 template <BlockDevice Device>
 void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
   if (read.out.empty() || read.out.size() > request_max_ * block_size_) return;  // long requests bypass the frames
@@ -365,7 +366,8 @@ void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
   }
 }
 
-// Ends the busy state of these blocks of this thread; visit(shard, frame) for each.
+// Calls visit(shard, frame) for each of these blocks, which this thread made busy, and ends their
+// busy state.
 template <BlockDevice Device>
 template <class F>
 void BlockCache<Device>::MakeIdle(std::span<const std::uint64_t> blocks, F&& visit) {

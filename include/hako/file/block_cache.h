@@ -13,9 +13,9 @@
 // and holds no lock during a transfer.
 //
 // With BlockCacheLimits::writes_behind, a background thread writes dirty blocks that were not
-// requested again, each time that half as many blocks as there are frames have become dirty. It
-// starts the first time. A thread that needs a frame then seldom has to write one first. Appends
-// still go in long runs, with one more transfer for each such time.
+// requested again, each time that as many blocks have become dirty as half of the frames. The first
+// such time starts the thread. Then a thread that needs a frame seldom has to write one first.
+// Appends still go in long runs, with one more transfer for each such time.
 //
 // Invariants
 //   1. A block is in at most one frame, in the shard given by its number.
@@ -28,10 +28,10 @@
 //      that first error, because earlier writes are missing on the device. Reads continue: they
 //      find the written bytes in the frames, and leave the frames unchanged.
 //   7. The writer thread has no privilege: it makes idle dirty frames busy as any request does,
-//      waits for no frame, and holds no lock while it writes. Its failures are those of 6. After
-//      Stop() it no longer exists.
+//      waits for no frame, and holds no lock while it writes. Invariant 6 applies to its failures.
+//      Stop() ends it.
 //
-// Threads: any.
+// Thread-safe.
 #pragma once
 
 #include <sys/uio.h>
@@ -78,8 +78,8 @@ concept BlockDevice = requires(D& device, const Transfer& transfer, std::span<co
 
 struct BlockCacheLimits {
   std::size_t block_size;            // a power of two, at least 512
-  std::size_t bytes;                 // of frames, at least kBytesMin; 0: kBytesOfNone, and no block stays cached
-  std::size_t memory_alignment = 1;  // of memory that the device accepts
+  std::size_t bytes;                 // of frames, at least kBytesMin; 0 = kBytesOfNone bytes of frames, in which no block stays cached
+  std::size_t memory_alignment = 1;  // alignment of the memory that the device accepts
   bool batches = true;               // false: one block per transfer
   bool writes_behind = false;        // a thread writes dirty blocks ahead of need; ignored without batches or if no block stays
 };
@@ -103,8 +103,8 @@ class BlockCache {
         memory_(MakeAlignedBuffer(num_frames_ * block_size_, HugePages::kLater)),
         frames_(std::allocator<Frame>().allocate(num_frames_), {num_frames_}),
         shards_(std::make_unique<Shard[]>(num_shards_)) {
-    // A shard's frames are contiguous and taken in that order, so that adjacent blocks are often
-    // adjacent in memory.
+    // A shard's frames are contiguous and are first taken in that order, so adjacent blocks are
+    // often adjacent in memory.
     for (std::size_t i = 0; i < num_shards_; ++i) {
       Shard& shard = shards_[i];
       sync::MutexLock lock(shard.mutex);
@@ -122,12 +122,13 @@ class BlockCache {
   std::size_t block_size() const { return block_size_; }
   // Whether blocks stay cached, so that prefetching pays.
   bool keeps() const { return keeps_; }
-  // Of the blocks that it has at a time.
+  // Returns the bytes of all frames.
   std::uint64_t bytes() const { return num_frames_ * block_size_; }
 
   Status Read(std::uint64_t offset, std::span<std::byte> out);
   Status Write(std::uint64_t offset, std::span<const std::byte> in);
-  // Reads from the device, once it has the dirty blocks of these bytes. The frames stay as they are.
+  // Reads from the device, after writing the dirty blocks of these bytes to it. The frames keep
+  // their content.
   Status ReadDevice(std::uint64_t offset, std::span<std::byte> out);
   // See BatchFile. The missing blocks of all requests are read, or written, together.
   Status ReadMulti(std::span<const ReadRequest> reads);
@@ -136,7 +137,7 @@ class BlockCache {
   // Writes the blocks that are dirty at the call, in file order and in long runs.
   Status Flush();
   // Stops the writer thread; from now on only callers use the device.
-  // REQUIRES: no other thread writes meanwhile (unchecked: its users leave no trace)
+  // REQUIRES: no other thread writes meanwhile (unchecked: the cache does not count its users)
   void Stop() {
     writer_.reset();
     writer_is_up_.store(true);
@@ -161,7 +162,7 @@ class BlockCache {
   static constexpr std::size_t kGap = 8;             // cached blocks reread rather than splitting a read
   static constexpr std::size_t kAtOnce = 64;         // transfers per batch
   static constexpr std::size_t kNever = ~std::size_t{0};
-  static constexpr std::size_t kFewFrames = 64;  // then the rest gets huge pages
+  static constexpr std::size_t kFewFrames = 64;  // once more are used, the rest gets huge pages
 
   struct Frame {
     std::uint64_t block = kNoBlock;
@@ -171,13 +172,13 @@ class BlockCache {
   };
   struct alignas(64) Shard {
     mutable sync::Mutex mutex;         // also guards the frames of the shard
-    sync::ConditionVariable changed;   // notified when a frame is no longer busy
+    sync::ConditionVariable changed;   // notified when a frame stops being busy
     std::uint32_t first = 0, end = 0;  // frames
     std::vector<std::uint32_t> heads ABSL_GUARDED_BY(mutex);
     std::vector<std::uint64_t> dirty ABSL_GUARDED_BY(mutex);  // a bit for each frame: Frame::dirty
     std::uint32_t hand ABSL_GUARDED_BY(mutex) = 0;
-    std::uint32_t unused ABSL_GUARDED_BY(mutex) = 0;    // the first frame that was never used: it and later ones take no memory
-    std::uint32_t free ABSL_GUARDED_BY(mutex) = kNone;  // frames that were used before
+    std::uint32_t unused ABSL_GUARDED_BY(mutex) = 0;    // the first frame that was never used; it and the later ones take no memory
+    std::uint32_t free ABSL_GUARDED_BY(mutex) = kNone;  // head of the list of free frames that were used before
   };
   struct FreeFrames {
     std::size_t count;
@@ -192,7 +193,7 @@ class BlockCache {
       Lock();
     }
     ~Locks() { Unlock(); }
-    // Clang cannot check them: which mutexes they are depends on the blocks.
+    // Clang cannot check these: which mutexes are locked depends on the blocks.
     void Lock() {
       ForEach([](Shard& shard) ABSL_NO_THREAD_SAFETY_ANALYSIS { shard.mutex.Lock(); });
     }
@@ -224,8 +225,8 @@ class BlockCache {
    public:
     explicit Batch(const BlockCache& cache) : block_size_(cache.block_size_), run_max_(cache.run_max_) {}
     Batch(const Batch&) = delete;
-    // Whether there is space for one more block. It takes a new transfer unless it follows the last
-    // one.
+    // Whether there is space for one more block. A block that does not follow the last one takes a
+    // new transfer.
     bool HasRoomFor(std::uint64_t block) const { return count_ < kBlocks && (num_transfers_ < kAtOnce || Follows(block)); }
     bool IsFull() const { return count_ == kBlocks || num_transfers_ == kAtOnce; }
     bool IsEmpty() const { return count_ == 0; }

@@ -5,7 +5,7 @@
 
 namespace hako {
 
-// Writes a dirty frame and the next ones of its shard that will have to be written, each with its
+// Writes a dirty frame and those of its shard that would have to be written next, each with its
 // dirty neighbours.
 template <BlockDevice Device>
 Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
@@ -22,7 +22,7 @@ Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
   }
   Batch batch(*this);
   for (const std::uint64_t block : std::span(blocks).first(request_max_ == 1 ? std::min<std::size_t>(count, 1) : count)) {
-    // Start at the first block of the group from which all are dirty.
+    // Start at the first of the dirty blocks of the group that lead up to this one without a gap.
     std::uint64_t first = block;
     {
       sync::MutexLock lock(shard.mutex);
@@ -53,7 +53,7 @@ void BlockCache<Device>::ClaimDirty(std::uint64_t first, Batch* batch) {
   }
 }
 
-// A device call that runs out of memory leaves the blocks dirty, to be written later.
+// If a device call runs out of memory, the blocks stay dirty and are written later.
 template <BlockDevice Device>
 Status BlockCache<Device>::WriteBatch(Batch* batch) {
   const auto transfers = batch->transfers();
@@ -70,7 +70,8 @@ Status BlockCache<Device>::WriteBatch(Batch* batch) {
   return status;
 }
 
-// A call that finds the writer still awake, about to sleep, does not wake it; the next call does.
+// A call that finds the writer awake, even if it is about to sleep, does not wake it; the next call
+// does.
 template <BlockDevice Device>
 void BlockCache<Device>::WakeWriter() {
   if (writer_is_up_.load(std::memory_order_relaxed) || writer_is_up_.exchange(true)) return;
@@ -105,7 +106,7 @@ Status BlockCache<Device>::WriteIdleBlocks() {
   return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
 }
 
-// Returns the dirty blocks whose frames are wanted, ascending.
+// Returns, in ascending order, the dirty blocks for whose frames `is_wanted` holds.
 template <BlockDevice Device>
 template <class F>
 std::vector<std::uint64_t> BlockCache<Device>::DirtyBlocks(F&& is_wanted) const {
@@ -131,7 +132,7 @@ Status BlockCache<Device>::Flush() {
   return status.ok() ? failure_.Get() : status;  // another thread may have failed meanwhile
 }
 
-// Returns a block's frame, or kNone, once no thread has it busy.
+// Waits until no thread has the block's frame busy, and returns the frame, or kNone.
 // REQUIRES: this thread has no busy frame (unchecked: no frame names its thread)
 template <BlockDevice Device>
 std::uint32_t BlockCache<Device>::FindIdle(Shard& shard, std::uint64_t block) {
@@ -149,7 +150,7 @@ Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
     Shard& shard = ShardOf(block);
     sync::MutexLock lock(shard.mutex);
     std::uint32_t frame = Find(shard, block);
-    // Another thread has it busy. A thread that waits has no busy frame.
+    // Another thread has the frame busy. This thread may only wait if it has no busy frame itself.
     if (frame != kNone && frames_[frame].busy && !batch.IsEmpty()) {
       sync::MutexUnlock unlocked(shard.mutex);
       HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
@@ -186,8 +187,8 @@ void BlockCache<Device>::Drop(std::uint64_t offset) {
   }
 }
 
-// After a failed write, reads leave the cache unchanged, because it may have no clean frame. Copies
-// bytes from existing frames and reads the rest into separate memory.
+// A read after a failed write. The cache may have no clean frame, so the read leaves it unchanged:
+// it copies bytes from existing frames and reads the rest into separate memory.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadBeside(std::uint64_t offset, std::byte* bytes, std::size_t size) {
   ScratchBuffer& scratch = ThreadScratch<BlockCache>::Get();

@@ -7,7 +7,7 @@
 
 namespace hako {
 
-// Whether [offset, offset + size) lies inside a file of `file_size` bytes. Safe against overflow.
+// Whether [offset, offset + size) lies inside a file of `file_size` bytes. The sum may overflow.
 constexpr bool IsInside(std::uint64_t offset, std::uint64_t size, std::uint64_t file_size) {
   return size <= file_size && offset <= file_size - size;
 }

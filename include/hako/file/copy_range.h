@@ -12,7 +12,7 @@
 
 namespace hako {
 
-// Copies `size` bytes into a file that is long enough. Takes memory for a part of them.
+// Copies `size` bytes into a file that is long enough, through a buffer.
 template <File From, File To>
 Status CopyRange(const From& from, std::uint64_t from_offset, To& to, std::uint64_t to_offset, std::uint64_t size) {
   static constexpr std::uint64_t kPart = 256 << 10;

@@ -1,7 +1,7 @@
 // Reads a file from its device rather than from the kernel's page cache, by a second descriptor that
-// is open for direct I/O. Pages that the cache has and the device has not are written first, by the
-// system; pages in the cache stay there. So a reader sees the bytes that a power cut would leave of
-// synchronized data, and a damaged sector is found although the cache has a good copy.
+// is open for direct I/O. The system first writes dirty pages of the cache to the device; the pages
+// stay in the cache. So a reader sees the bytes of synchronized data that a power cut would leave,
+// and finds a damaged sector although the cache has a good copy.
 //
 // The second descriptor is opened by the first read. It takes no lock, and closing it releases none.
 //
@@ -26,11 +26,11 @@ class DeviceReader {
   DeviceReader& operator=(const DeviceReader&) = delete;
   ~DeviceReader() { Close(); }
 
-  // Reads bytes of the file that `fd` has open; `path` names it in errors. False, and nothing is
-  // read, where the file system has no direct I/O.
+  // Reads bytes of the file that `fd` has open; `path` names it in errors. Returns false, and reads
+  // nothing, where the file system has no direct I/O.
   StatusOr<bool> Read(int fd, const std::string& path, std::uint64_t offset, std::span<std::byte> out);
 
-  // REQUIRES: no other thread reads (unchecked: reads leave no trace)
+  // REQUIRES: no other thread reads (unchecked: reads are not counted)
   void Close();
 
  private:

@@ -1,4 +1,5 @@
-// The File concept and its refinements: what an engine requires of the device that holds its bytes.
+// The File concept and its refinements: the functions through which an engine uses the device that
+// holds its bytes.
 //
 // A File is deliberately thin. Opening by path, locking and tuning belong to each file type; an
 // engine receives an open file. Engines test for refinements with `if constexpr` and must work
@@ -25,9 +26,9 @@ namespace hako {
 // the last error; the destructor calls it if the owner has not. After Close no other function may
 // be called.
 //
-// Threads: ReadAt and WriteAt are thread-safe. Where a read overlaps a write, each byte is old or
-// new; each byte has one writer at a time. Resize may run beside accesses below both sizes, but not
-// beside another Resize.
+// Threads: ReadAt and WriteAt are thread-safe. Where a read overlaps a write, each byte that is
+// read is old or new. Each byte must have at most one writer at a time. Resize may run beside
+// accesses below both sizes, but not beside another Resize.
 template <class F>
 concept File = std::movable<F> &&
     requires(F& f, const F& cf, std::uint64_t offset, std::span<std::byte> out, std::span<const std::byte> in) {
@@ -42,8 +43,8 @@ concept File = std::movable<F> &&
 
 // Bytes in the address space. Growth never moves the base: a view stays valid until Close.
 // SyncRange is Sync for one range and for the file's size. A read-only file allows stores through
-// MutableView: they are private to this handle and never reach the device, so that an engine can
-// recover a file in memory without changing it.
+// MutableView. They are private to this handle and never reach the device, so an engine can recover
+// a read-only file in memory.
 template <class F>
 concept MappedFile = File<F> && requires(F& f, const F& cf, std::uint64_t offset, std::size_t size) {
   // REQUIRES for both: inside Size() (checked in MutableView)
@@ -52,7 +53,7 @@ concept MappedFile = File<F> && requires(F& f, const F& cf, std::uint64_t offset
   { f.SyncRange(offset, size) } -> std::same_as<Status>;
 };
 
-// Makes a range of a file durable: all of it where the file cannot do less.
+// Makes a range of a file durable, or the whole file if it has no SyncRange.
 template <File F>
 Status SyncPart(F& file, std::uint64_t offset, std::size_t size) {
   if constexpr (MappedFile<F>) {
@@ -65,27 +66,27 @@ Status SyncPart(F& file, std::uint64_t offset, std::size_t size) {
 // Identifies a file together with its content in the kernel's page cache (file/file_identity.h).
 // Equal identities at two opens mean that the page cache has been kept since: it still holds
 // everything that a killed process stored through a map. A copied file, another boot or a file system
-// that was unmounted and mounted again has another identity. If `boot` is the same, the bytes may
-// nevertheless be complete; only whoever copied or unmounted it knows.
+// that was unmounted and mounted again has another identity. If only `boot` is the same, the bytes
+// may still be complete, but only the person who copied or unmounted the file can know.
 struct FileIdentity {
-  std::array<std::byte, 16> boot_id{};  // of the boot, the mounted file system and the life of the inode
+  std::array<std::byte, 16> boot_id{};  // names the boot, the mounted file system and the life of the inode
   std::uint64_t device = 0;             // st_dev of stat(2), or the number of the file system
   std::uint64_t inode = 0;              // st_ino
-  std::uint64_t boot = 0;               // of the boot alone; 0 = unknown
+  std::uint64_t boot = 0;               // names the boot alone; 0 = unknown
   // Equal in all parts.
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
-// What Open of a mapped HashDBM does with the updates of a killed process of this boot that may not be
-// there as a whole: the file is a copy of the one that the process had mapped, or its file system was
-// unmounted and mounted again.
+// What Open of a mapped HashDBM does with the updates of a killed process of this boot if some of
+// them may be missing: the file is a copy of the one that the process had mapped, or its file
+// system was unmounted and mounted again.
 enum class UnprovenUpdates {
   kRefuse,  // FailedPrecondition
   kAccept,  // checks the file and takes all updates: it was copied after the process had ended, or unmounted cleanly
   kDrop,    // returns to the last synchronized state
 };
 
-// A file whose unsynchronized stores survive the process, but not a machine crash.
+// A file whose unsynchronized stores survive the death of the process, but not a machine crash.
 template <class F>
 concept KernelBackedFile = File<F> && requires(const F& cf) {
   { cf.Identity() } -> std::same_as<FileIdentity>;
@@ -124,8 +125,9 @@ concept CountingFile = File<F> && requires(const F& cf) {
   { cf.counters() } -> std::same_as<FileCounters>;
 };
 
-// A file that can be read past the copies of its bytes in memory. ReadDevice is ReadAt from the
-// device, which gets newer bytes first; where the system cannot do this, it is ReadAt.
+// A file whose bytes can be read from the device itself, although memory has copies of them.
+// ReadDevice writes newer bytes to the device, then reads from it; where the system cannot do this,
+// it is ReadAt.
 template <class F>
 concept DeviceFile = File<F> && requires(const F& cf, std::uint64_t offset, std::span<std::byte> out) {
   { cf.ReadDevice(offset, out) } -> std::same_as<Status>;
@@ -141,11 +143,12 @@ Status ReadFromDevice(const F& file, std::uint64_t offset, std::span<std::byte> 
   }
 }
 
-// What Close takes back of an opening that came to nothing: of a file that was created, or of one that
-// had only zeros, or no bytes.
+// What Close undoes after an opening that failed: nothing; the bytes that were written to a file
+// which was empty or had only zeros; or the creation of the file.
 enum class TakeBack { kNothing, kBytes, kFile };
-// A file whose opener can take it back, so that a call that opens it and then fails leaves it as it
-// was. What Close takes back is kNothing until set. WasCreated: by Open.
+// A file whose opener can undo the opening: a call that opens it and then fails leaves everything
+// as it was. Close undoes nothing unless SetTakeBack is called. WasCreated tells whether Open
+// created the file.
 template <class F>
 concept UndoableFile = File<F> && requires(F& f, const F& cf, TakeBack what) {
   { cf.WasCreated() } -> std::same_as<bool>;
@@ -163,9 +166,9 @@ enum class OpenMode {
 // How a file is opened, allocated and accessed.
 struct FileOptions {
   OpenMode mode = OpenMode::kCreate;  // see OpenMode
-  // How long to wait for another holder of the file; 0 = return Unavailable at once. The
-  // file of a process that was killed may still be held for some milliseconds, for direct I/O that it
-  // had in flight.
+  // How long to wait for another holder of the file; 0 = return Unavailable at once. A killed
+  // process may still hold its file for some milliseconds, until its direct I/O in flight has
+  // ended.
   std::chrono::milliseconds lock_timeout{0};
   // Mapped files: address space to reserve, in bytes; the largest size that the file can grow to
   // while open. 0 = its present size and a share of the address space, up to 1 TiB: less for each
@@ -173,22 +176,22 @@ struct FileOptions {
   // base/address_space.h.
   std::uint64_t reserve_bytes = 0;
   // Space is allocated ahead of Size() in steps of an eighth of the size, within these bounds in
-  // bytes. Close gives the rest back. A grow_min of 0 stands for 2 MiB once the file exceeds 128
-  // KiB; up to that it grows by what is needed.
+  // bytes. Close gives the rest back. A grow_min of 0 means 2 MiB once the file exceeds 128 KiB; a
+  // smaller file grows only by what is needed.
   std::uint64_t grow_min = 0;
   std::uint64_t grow_max = std::uint64_t{1} << 30;
   // Mapped files: asks for 2 MiB pages for the part by which the file grows. They make random
   // access a third faster and filling a file far cheaper, but a store dirties 2 MiB instead of 4
   // KiB. Databases do not ask for them with Durability::kPower or a sync_interval, and a file that
-  // is synced eight times within a second stops using them (file/map_paging.h). A hint; without
-  // effect if grow_min is below 2 MiB, but not 0.
+  // is synced eight times within a second stops using them (file/map_paging.h). A hint; it has no
+  // effect if grow_min is between 1 and 2 MiB.
   bool huge_pages = true;
   // Positional files: transfers bypass the kernel's page cache (O_DIRECT) and go through a separate
   // block cache. For data far larger than memory. InvalidArgument if the file system has no direct
   // I/O, or for a mapped file.
   bool direct = false;
   // Direct I/O: bytes of a block, a power of two; 0 = the device's preference, at least 4096.
-  // Another value without direct I/O is InvalidArgument, and so is `padding`.
+  // Without direct I/O a value other than 0 is InvalidArgument, and so is `padding`.
   std::uint64_t block_size = 0;
   // Direct I/O: bytes of the block cache; 0 = none, except for 1 MiB of buffers for transfers.
   std::uint64_t cache_bytes = std::uint64_t{64} << 20;

@@ -2,7 +2,7 @@
 //
 // A huge page makes random access to cached data a third faster and filling a file far cheaper. The
 // cost is in I/O: a store dirties the whole page, so that a sync after each update writes 2 MiB for
-// each page that it touched, and a page that is not in memory is read whole. So huge pages are
+// each page that it touched, and and a page that is not in memory is read whole. So huge pages are
 // requested for the part by which a file grows while it is open. The part that exists at Open is
 // paged as the system decides: huge pages already in memory stay, and a file larger than memory is
 // read by small pages.
@@ -31,7 +31,7 @@ class MapPaging {
   static constexpr int kSyncs = 8;
   static constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20, kRegionsAtOnce = 16;
 
-  // For `bytes` bytes mapped at `base`, of a file of `file_size` bytes.
+  // Manages `bytes` bytes that are mapped at `base`, of a file of `file_size` bytes.
   MapPaging(std::byte* base, std::uint64_t bytes, std::uint64_t file_size, bool huge_pages);
   MapPaging(const MapPaging&) = delete;
   MapPaging& operator=(const MapPaging&) = delete;

@@ -30,8 +30,8 @@ class MemoryFile {
  public:
   static constexpr std::uint64_t kReserveBytes = std::uint64_t{1} << 36;  // 64 GiB
 
-  // An empty file that can grow to `reserve_bytes` bytes. Reserves that address space now; memory
-  // is taken as it is written. Growth beyond it is ResourceExhausted.
+  // Makes an empty file that can grow to `reserve_bytes` bytes. Reserves that address space now,
+  // and takes memory as bytes are written. Growth beyond it is ResourceExhausted.
   explicit MemoryFile(std::uint64_t reserve_bytes = kReserveBytes) : content_(std::make_shared<Content>(reserve_bytes)) {}
 
   // Returns a file with a copy of `bytes`.
@@ -40,7 +40,7 @@ class MemoryFile {
     const Status status = file.Resize(bytes.size());
     HAKO_ASSERT(status.ok());
     if (!bytes.empty()) {
-#ifdef MADV_POPULATE_WRITE  // a hint: one call in place of a fault a page
+#ifdef MADV_POPULATE_WRITE  // a hint: one call instead of a fault for each page
       (void)madvise(file.content_->base, bytes.size(), MADV_POPULATE_WRITE);
 #endif
       std::memcpy(file.content_->base, bytes.data(), bytes.size());
@@ -94,7 +94,7 @@ class MemoryFile {
 
  private:
   struct Content {
-    static constexpr std::uint64_t kPageSize = 4096;  // of the smallest page; larger sizes are multiples
+    static constexpr std::uint64_t kPageSize = 4096;  // the smallest page size; larger ones are multiples
 
     explicit Content(std::uint64_t reserve_bytes) : reserve(std::max(reserve_bytes, kPageSize)) {
       void* map = mmap(nullptr, reserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -4,9 +4,10 @@
 // Address space for the largest size (FileOptions::reserve_bytes) is mapped once at Open, as LMDB
 // does. Growth allocates blocks behind it and moves nothing, so views stay valid. By default each
 // file gets a share of the address space (base/address_space.h), so that tens of thousands can be
-// open; a file that has outgrown its share gets a larger one at the next Open. Pages beyond the file's end must not be
-// accessed: that raises SIGBUS, as do views above the new size after Resize has shrunk the file. A
-// full disk never raises SIGBUS: Resize allocates the blocks first (posix_file.h).
+// open; a file that has outgrown its share gets a larger one at the next Open. Access to a page
+// beyond the file's end raises SIGBUS; so does access through a view above the new size after
+// Resize has shrunk the file. A full disk never raises SIGBUS: Resize allocates the blocks first
+// (posix_file.h).
 //
 // Crashes: stores of a killed process are in the page cache and thus in the file. Unsynchronized
 // stores may be lost in a power cut, page by page in any order. A read-only file is mapped
@@ -54,7 +55,7 @@ class MemoryMapParallelFile {
   }
   ~MemoryMapParallelFile() { (void)Close(); }
 
-  // As given to Open.
+  // The path that was given to Open.
   const std::string& path() const { return posix_->path(); }
 
   // See File, MappedFile and KernelBackedFile.
@@ -99,11 +100,11 @@ class MemoryMapParallelFile {
   Status SyncRange(std::uint64_t offset, std::size_t size);
   Status Close();
 
-  // A hint: maps the pages of a range writable in one system call instead of one fault each. The
-  // range may exceed the file. Does nothing where the system cannot do so (before Linux 5.14).
+  // A hint: maps the pages of a range writable by one system call instead of a fault for each page.
+  // The range may exceed the file. Does nothing where the system cannot do so (before Linux 5.14).
   void Prefault(std::uint64_t offset, std::size_t size);
 
-  // A hint: a long range will be read.
+  // A hint that a long range will be read.
   // REQUIRES: the range is inside Size()
   void Prefetch(std::uint64_t offset, std::size_t size) const;
 

@@ -15,24 +15,26 @@ namespace hako {
 // Syncs the directory of `path`, so that creating, renaming or removing `path` survives a power
 // cut.
 Status SyncDirectoryOf(const std::string& path);
-// Does the same. False, and an error, if the directory cannot be opened, or its file system syncs no
-// directories; nothing was synced then.
+// As SyncDirectoryOf, with its result in *status. Returns false if the directory cannot be opened,
+// or its file system does not sync directories: then nothing was synced, and *status is an error.
 bool TrySyncDirectoryOf(const std::string& path, Status* status);
 
 // Renames `from` to `to` durably, replacing an existing file. Both must be in one file system.
 // REQUIRES: the content of `from` is synced (unchecked: the system does not tell)
 Status RenameDurably(const std::string& from, const std::string& to);
 
-// The path without symbolic links, from the root. `path` itself if it cannot be had.
+// Returns the absolute path without symbolic links, or `path` itself if the system cannot resolve
+// it.
 std::string CanonicalOf(const std::string& path);
 
-// The names in a directory, in order. An error if it cannot be read.
+// Returns the names in a directory, in order, or an error if it cannot be read.
 StatusOr<std::vector<std::string>> NamesIn(const std::string& directory);
 
-// AlreadyExists if there is a file, or a link, at `path`; `what` creates a new one, for the message.
+// Returns AlreadyExists if there is a file or a link at `path`. The message says that `what`
+// creates a new file.
 Status RefuseExisting(const std::string& path, std::string_view what);
 
-// Removes the file. NotFound, with a message, if it does not exist.
+// Removes the file. Returns NotFound, with a message, if it does not exist.
 Status RemoveFile(const std::string& path);
 
 }  // namespace hako

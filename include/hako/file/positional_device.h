@@ -1,12 +1,12 @@
-// Transfers between a file and parts of memory, by preadv and pwritev until complete. Many at once
-// are in flight together by io_uring, with one ring per thread; if the kernel lacks or forbids it,
-// they run one after the other.
+// Transfers between a file and parts of memory, by preadv and pwritev until complete. Several
+// transfers run at the same time by io_uring, with one ring per thread; if the kernel lacks or
+// forbids io_uring, they run one after the other.
 //
 // The system may transfer less than requested, be interrupted, or fail with many transfers half
 // done. Callers see a complete transfer or the first error. A transfer that fails in a ring is
-// repeated by preadv or pwritev, and only their error counts: a ring also fails for reasons of its
-// own, such as ECANCELED where the kernel can start no thread for it. Reading beyond the file's end is EIO,
-// except for the rest of the block that contains the end, which reads as zeros.
+// repeated by preadv or pwritev, and only their error is returned: a ring has failures of its own,
+// such as ECANCELED when the kernel can start no thread for it. Reading beyond the file's end is
+// EIO, except for the rest of the block that contains the end, which reads as zeros.
 //
 // Thread-safe.
 #pragma once
@@ -25,7 +25,7 @@
 
 namespace hako {
 
-// Bytes from `offset` on, as many as the parts hold.
+// The bytes of a file from `offset` on that belong in `parts`, or come from them.
 struct Transfer {
   std::uint64_t offset;
   std::span<const iovec> parts;
@@ -46,8 +46,8 @@ class PositionalDevice {
   PositionalDevice& operator=(const PositionalDevice&) = delete;
 
   // Switches to direct I/O by blocks of `options.block_size`, or of the device's size if that is 0,
-  // and returns the size. InvalidArgument if the file system has no direct I/O, or not for such
-  // blocks.
+  // and returns the size. Returns InvalidArgument if the file system has no direct I/O, or none
+  // with such blocks.
   StatusOr<std::size_t> StartDirect(const FileOptions& options);
 
   // REQUIRES of the following: offsets and the sizes of parts are multiples of the block size, addresses of
@@ -70,7 +70,8 @@ class PositionalDevice {
   Status RunMulti(std::span<const Transfer> transfers, Direction direction);
   bool IsAligned(const Transfer& transfer) const;
   void Count(const Transfer& transfer, Direction direction);
-  // Completes a transfer of which a ring did `done` bytes, or failed with a negative errno value.
+  // Completes a transfer. `done` is the number of bytes that a ring has transferred, or its error
+  // as a negative errno value.
   Status Finish(const Transfer& transfer, Direction direction, std::int64_t done);
   std::int64_t Continue(const Transfer& transfer, Direction direction, std::size_t done) const;
 

@@ -15,9 +15,9 @@ namespace hako {
 int ReadFully(int fd, std::uint64_t offset, std::span<std::byte> out);
 int WriteFully(int fd, std::uint64_t offset, std::span<const std::byte> in);
 
-// Returns `fd`, or replaces it by a copy if it is the descriptor of standard input, output or
-// error: a stray print would overwrite a database. -1, with errno, if `fd` is -1 or no descriptor
-// is left.
+// Returns `fd`. If it is the descriptor of standard input, output or error, replaces it by a copy
+// with another number, because a stray print would overwrite a database. Returns -1, with errno, if
+// `fd` is -1 or no descriptor is left.
 int MoveAboveStandardStreams(int fd);
 
 }  // namespace hako

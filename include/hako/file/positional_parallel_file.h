@@ -8,8 +8,8 @@
 // unsynchronized writes may be lost in a power cut, in any order. Once a block could not be
 // written, no further write is accepted and no Sync succeeds.
 //
-// It is not a KernelBackedFile: an engine on it keeps state in its own memory, so the file alone
-// does not show the state at a kill.
+// It is not a KernelBackedFile: an engine on it keeps a part of its state in memory, so the file
+// alone does not have the state at a kill.
 //
 // Threads: as File and BatchFile (file/file.h).
 #pragma once
@@ -56,7 +56,7 @@ class PositionalParallelFile {
   // See File, BatchFile, DeviceFile and CountingFile.
   std::uint64_t Size() const { return posix_->size(); }
   bool IsWritable() const { return posix_->writable(); }
-  // The identity that the file has where it is mapped (MemoryMapParallelFile).
+  // Returns the identity that the file has as a mapped file (MemoryMapParallelFile).
   FileIdentity MapIdentity() const { return posix_->identity(); }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const;
   Status ReadDevice(std::uint64_t offset, std::span<std::byte> out) const;
@@ -68,9 +68,9 @@ class PositionalParallelFile {
   Status Close();
   FileCounters counters() const { return device_->counters(); }
 
-  // Bytes of a block of direct I/O; 1 without it.
+  // Returns the size of a block of direct I/O in bytes; 1 without direct I/O.
   std::uint64_t block_size() const { return cache_ != nullptr ? cache_->block_size() : 1; }
-  // Bytes of the cache that keeps blocks after they were read; 0 without one.
+  // Returns the bytes of the block cache; 0 if there is none, or it keeps no blocks.
   std::uint64_t cache_bytes() const { return cache_ != nullptr && cache_->keeps() ? cache_->bytes() : 0; }
 
  private:

@@ -8,10 +8,10 @@
 // Invariants
 // 1. Every byte below allocated() has a block on the device before size() can reach it, so writing
 //    to it cannot run out of space. Holes that a file has when it is opened are filled before the
-//    first growth or sync, because until then it may turn out not to be a database. Where a file
-//    system copies blocks when they are changed, this does not hold. On btrfs a new file gets the
-//    attribute that keeps it from this (chattr +C), but other programs make files without it, and
-//    snapshots and reflinks share blocks, which are copied once.
+//    first growth or sync, because until then it may turn out not to be a database. This does not
+//    hold on file systems that copy blocks when they are changed. On btrfs a new file gets the
+//    attribute that prevents these copies (chattr +C), but files made by other programs lack it,
+//    and a block that is shared by a snapshot or reflink is copied once.
 // 2. Bytes in [size(), allocated()) are zero.
 // 3. The file is not changed before the lock is held.
 // 4. A file that Open has created is removed again if Open fails.
@@ -54,15 +54,15 @@ class PosixFile {
   std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
   FileIdentity identity() const;
-  // See UndoableFile. A file that Open has created is taken back until its type sets kNothing.
+  // See UndoableFile. Close undoes the creation of a file until its type sets kNothing.
   bool was_created() const { return was_created_; }
   void set_take_back(TakeBack what) { take_back_ = what; }
-  bool is_inherited() const { return process_ != getpid(); }  // by a forked child, which must not change the file
+  bool is_inherited() const { return process_ != getpid(); }  // whether this process is a forked child, which must not change the file
   FileLock::Key lock_key() const { return key_; }
   Status ReadOnlyError() const;  // the error of a write if writable() is false
 
   // Limits the file to `size_max` bytes.
-  // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
+  // REQUIRES: no other thread uses the file (unchecked: uses are not counted)
   void LimitTo(std::uint64_t size_max) { size_max_ = size_max; }
 
   // Allocates blocks for the holes that the file had when it was opened. Resize and Sync do this
@@ -76,17 +76,17 @@ class PosixFile {
   // See File. Resize(size()) gives back the space allocated ahead.
   Status Resize(std::uint64_t size);
 
-  // Makes later allocations multiples of `block` bytes, so that the block that contains size() can
-  // be written whole.
+  // Makes allocated() a multiple of `block` bytes from now on, so that the block that contains
+  // size() can be written whole.
   // REQUIRES: `block` is a power of two
   Status AllocateWhole(std::uint64_t block);
 
-  // See File. The first call also makes the file's name durable, even of a file that existed
-  // before: the process that created it may have been killed before its first Sync.
+  // See File. The first call also makes the file's name durable. It does so even for an existing
+  // file, whose creator may have been killed before its first Sync.
   Status Sync();
 
-  // Reads bytes from the device, whatever the page cache has. False, and nothing is read, where the
-  // file system has no direct I/O.
+  // Reads bytes from the device instead of the page cache. Returns false, and reads nothing, where
+  // the file system has no direct I/O.
   StatusOr<bool> ReadDevice(std::uint64_t offset, std::span<std::byte> out) const { return device_.Read(fd_, path_, offset, out); }
 
   // Syncs pages of a shared map of this file.
@@ -100,7 +100,7 @@ class PosixFile {
  private:
   PosixFile(std::string path, const FileOptions& options, std::uint64_t size_max);
 
-  StatusOr<bool> OpenAndLock(std::chrono::steady_clock::time_point deadline);  // false: the path now names another file
+  StatusOr<bool> OpenAndLock(std::chrono::steady_clock::time_point deadline);  // returns false if the path now names another file
   Status Prepare(std::uint64_t size, bool has_holes);
   Status Grow(std::uint64_t size);
   Status FillHolesNow();

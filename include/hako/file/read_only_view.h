@@ -1,5 +1,5 @@
-// A read-only view of another file, which must stay open and in place while the view exists. Used
-// to read one state of a file that is being written.
+// A read-only view of another file object, which must stay open and must not be moved while the
+// view exists. Used to read one state of a file that is being written.
 //
 // Writes and Resize return FailedPrecondition; Sync and Close do nothing. Threads: as the file's
 // reads.

@@ -3,9 +3,9 @@
 //
 // Order: the new file is created beside the old one under an unused name, synced and renamed over
 // it, then the directory is synced. A symbolic link is kept; the file that it leads to is replaced.
-// The new file takes over permissions, owner and group of the old one, or has the defaults of a new
-// file. An error leaves the old file unchanged and removes the new one. A killed process may leave
-// a file NAME.XXXXXXXX.hako-new, which can be removed.
+// The new file gets the permissions, owner and group of the old one; if there is no old one, it
+// gets the defaults of a new file. An error leaves the old file unchanged and removes the new one.
+// A killed process may leave a file NAME.XXXXXXXX.hako-new, which can be removed.
 //
 // The old file stays locked until the new one is in place, so a database that is open in any
 // process is never replaced: that is Unavailable.
@@ -30,7 +30,7 @@ namespace hako {
 class FileReplacement {
  public:
   // Resolves `path`, locks the file there, waiting up to `lock_timeout` for its holder, and creates
-  // an empty new file. `held` is the key of a lock on that file that the caller itself holds.
+  // an empty new file. If the caller has locked that file itself, `held` is the key of its lock.
   static StatusOr<FileReplacement> Begin(const std::string& path, std::chrono::milliseconds lock_timeout = {},
                                          std::optional<FileLock::Key> held = std::nullopt);
 
@@ -39,10 +39,10 @@ class FileReplacement {
   FileReplacement& operator=(FileReplacement&& other) noexcept;
   ~FileReplacement() { Abandon(); }
 
-  const std::string& target() const { return target_; }  // absolute; its last component is not a symbolic link
+  const std::string& target() const { return target_; }  // absolute; without a symbolic link as its last component
   const std::string& path() const { return path_; }      // of the new file
   int fd() const { return fd_; }                         // of the new file, open for writing
-  // Whether the name stands for the new file, even if that may not survive a power cut yet.
+  // Whether the target now is the new file, though a power cut may still undo that.
   bool is_in_place() const { return path_.empty(); }
 
   // Syncs the new file and renames it over the old one.
@@ -67,15 +67,16 @@ class FileReplacement {
   std::unique_ptr<FileLock> lock_;
 };
 
-// A file type whose handle can stay open, and the file locked, while ReplaceFile exchanges it.
+// A file type whose open and locked handle ReplaceFile can exchange for that of the new file.
 template <class F>
 concept ReplaceableFile = PathFile<F> && requires(const F& file) {
   { file.lock_key() } -> std::same_as<FileLock::Key>;
 };
 
 // Replaces the file at `path` by one that `write` fills: write(F&), or write(F), which closes the
-// file. A caller that has the file at `path` open passes it as `held`, which becomes the new file,
-// open and locked, even if the rename could not be made durable. `options.mode` is ignored.
+// file. A caller that has the file at `path` open passes it as `held`. After the rename *held is
+// the new file, open and locked, even if the rename could not be made durable. `options.mode` is
+// ignored.
 template <PathFile F, class Write>
 Status ReplaceFile(const std::string& path, Write&& write, FileOptions options = {}, F* held = nullptr) {
   std::optional<FileLock::Key> key;
