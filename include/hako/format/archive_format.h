@@ -1,12 +1,12 @@
-// A file of a log archive: one segment of the log of a database (format/log_format.h), after the
-// log has no more use for it. All numbers are little-endian.
+// A file of a log archive: one segment of the log of a database (format/log_format.h), which the
+// log itself no longer needs. All numbers are little-endian.
 //
 // The name of the file is the sequence of the segment, in 20 decimal digits, with the suffix .hka.
 // The records follow the header at kLogSegmentHeader, from first_lsn up to end_lsn, as they were in
-// the log. All of them are valid: the file ends where the history goes on in the next segment.
+// the log. All of them are valid: the file ends where the next segment of the history begins.
 //
 // Each opening of the database begins a log with another id. A file names the segment before it by
-// the log that it is of and its sequence, so segments of two branches of a history never fit together.
+// that segment's log and sequence, so segments of two branches of a history never fit together.
 //
 // Version history
 //   1  the first

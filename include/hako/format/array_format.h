@@ -1,14 +1,14 @@
-// The file of an ArrayDBM (.hka). It is a file of pages as that of a tree (format/tree_file_format.h):
-// the same superblock slots, page map and checkpoints, with another magic. Fields of the superblock
-// that mean something else:
+// The file of an ArrayDBM (.hka). It is a file of pages like that of a tree
+// (format/tree_file_format.h), with the same superblock slots, page map and checkpoints, and
+// another magic. Three fields of the superblock differ:
 //   page_size   the width of a record in bytes, 1 to 4096
 //   comparator  "record number"
 //   root        id of the directory page of level 4, number 0
 //
-// Records are numbered by ids below 2^40. A leaf has k of them, k fixed by the width (ArrayShape): leaf
-// n has the ids [n k, (n + 1) k). Directory pages of 1024 entries find a leaf by its number: page m of
-// level l names the pages [1024 m, 1024 (m + 1)) of level l - 1, and level 0 are the leaves. A page
-// without records need not exist.
+// Records are numbered by ids below 2^40. A leaf has k records, where k follows from the width
+// (ArrayShape): leaf n has the ids [n k, (n + 1) k). Directory pages of 1024 entries find a leaf by
+// its number: page m of level l names the pages [1024 m, 1024 (m + 1)) of level l - 1. Leaves are
+// level 0. A page without records need not exist.
 //
 // The image of a page
 //   ArrayImageHeader
@@ -16,11 +16,12 @@
 //   directory: `count` times DirectoryEntry, in ascending order of index
 //
 // A page in memory
-//   leaf       k records in order. The presence bits are in the hints of its line (format/page_format.h)
-//              if these have room for them (k <= 384), else at the beginning of the page.
+//   leaf       k records in order. The presence bits are in the hints of its line
+//              (format/page_format.h) if they fit there (k <= 384), else at the beginning of the
+//              page.
 //   directory  u32[1024]: the ids of the children; 0 = none
-// The shape in the line of a page has the level of the page, and its number in the fields that a page
-// of a tree uses for its slots.
+// The shape in the line of a page stores the level of the page, and its number in the fields that
+// describe the slots of a tree's page.
 //
 // Version history
 //   1  the first
@@ -70,7 +71,7 @@ struct DirectoryEntry {
 };
 static_assert(sizeof(DirectoryEntry) == 6 && alignof(DirectoryEntry) == 1);
 
-// The number of a page of an array, in the shape of its line.
+// Stores the number of a page of an array in the shape of its line.
 inline PageShape ArrayPageShape(unsigned level, std::uint64_t number, unsigned units) {
   PageShape shape;
   shape.kind = static_cast<std::uint8_t>(level);
@@ -86,21 +87,22 @@ inline std::uint64_t NumberOfArrayPage(const PageShape& shape) {
 
 // How many records of a width a leaf has, and where they are in memory.
 //
-// Of the numbers of records whose full image takes at most 17 units of 512 bytes, that one is taken
-// with the least space a record, images and entries of the page map included: at most 12 % and a bit
-// more than the width. As long as they are within that, only as many as the hints of a line have bits.
+// The number of records in a leaf is the one with the least space for each record, among those
+// whose full image takes at most 17 units of 512 bytes. Images and entries of the page map are
+// counted; together they exceed the width by at most 12 % and a bit. Numbers whose presence bits
+// fit into the hints of a line are preferred, as long as they stay within that bound.
 struct ArrayShape {
   unsigned width = 0;
   unsigned per_leaf = 0;    // records of a leaf, at least 2
-  unsigned data_begin = 0;  // of the records in a leaf; before them are the bits, if they are not in the line
+  unsigned data_begin = 0;  // where the records begin in a leaf; bits that are not in the line are before them
   unsigned units = 0;       // of a leaf in memory
 
   static constexpr unsigned kImageUnitsMax = 17;
 
   unsigned bit_bytes() const { return (per_leaf + 7) / 8; }
   bool bits_in_line() const { return data_begin == 0; }
-  std::uint64_t leaves() const { return kRecordIdMax / per_leaf + 1; }  // of all ids
-  // The pages of a level that can exist.
+  std::uint64_t leaves() const { return kRecordIdMax / per_leaf + 1; }  // leaves for all ids
+  // The number of pages that a level can have.
   std::uint64_t PagesOf(unsigned level) const { return ((leaves() - 1) >> kFanoutBits * level) + 1; }
 
   static ArrayShape For(unsigned width) {
@@ -119,7 +121,7 @@ struct ArrayShape {
   static std::uint64_t ImageBytes(unsigned width, unsigned count) {
     return sizeof(ArrayImageHeader) + (count + 7) / 8 + std::uint64_t{count} * width;
   }
-  // Bytes of the file for a full leaf.
+  // Returns the bytes that a full leaf takes in the file.
   static std::uint64_t Cost(unsigned width, unsigned count) {
     return TreeUnitsFor(ImageBytes(width, count)) * kTreeUnit + sizeof(PageEntry) + sizeof(DirectoryEntry);
   }

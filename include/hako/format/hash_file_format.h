@@ -29,8 +29,8 @@
 //      Read, and written as the current version.
 //   7  Files of before the release may lack map_identity, map_boot, seals and `published`: they are
 //      zero there.
-//   8  a file whose values have the stored form of dbm/expiry.h, and a clock. Others are written as 7.
-//      Files of before the release may lack first_expiry: it is zero there.
+//   8  values have the stored form of dbm/expiry.h, and there is a clock. Files without expiry are
+//      written as 7. Files of before the release may lack first_expiry: it is zero there.
 #pragma once
 
 #include <array>
@@ -77,25 +77,28 @@ struct HashSuperBlock {
   std::array<std::byte, 4> reserved0;
   // When the epoch was made durable, in microseconds since 1970. Nothing depends on it.
   Le<std::uint64_t> synced_at;
-  // How far old stamps have been made ancient: an extent, the place in it, and where the pass ends.
+  // The progress of the sweep (hash/record_sweep-inl.h): an extent, the place in it, and where the
+  // pass ends.
   Le<std::uint64_t> sweep_extent;
   Le<std::uint64_t> sweep_to;
   Le<std::uint64_t> sweep_end;
   Le<std::uint64_t> applied_index;  // of the application, as of the epoch; 0 = none
-  Le<std::uint64_t> last_epoch;     // the latest that a stamp in the file may name; less than s + 2 means that
-  // The log that has the updates since the epoch, zeros = none, and where they begin.
+  Le<std::uint64_t> last_epoch;     // the latest epoch that a stamp in the file may name; less than s + 2 means s + 2
+  // The log that has the updates since the epoch (zeros = none), and where they begin.
   std::array<std::byte, 16> log_id;
   Le<std::uint64_t> log_lsn;
   Le<std::uint64_t> log_sequence;
-  // Names the file and the boot of the process that mapped it last; 0 = not mapped, or not in the
-  // page cache.
+  // Names the file and the boot in which a process last mapped it; 0 = it was not mapped, or was
+  // not in the page cache.
   Le<std::uint64_t> map_identity;
-  // The latest time that the database has seen, in milliseconds since 1970; 0: records do not expire.
+  // The latest time that the database has seen, in milliseconds since 1970; 0 = records do not
+  // expire.
   Le<std::uint64_t> clock;
-  // At a clean end: no record of the file expires before this time, ~0 = none expires; 0: unknown.
+  // After a clean close: no record of the file expires before this time; ~0 = none expires, 0 =
+  // unknown.
   Le<std::uint64_t> first_expiry;
   Le<std::uint64_t> file_id;  // random; 0 in files of an older library
-  // The boot in which the file was mapped that map_identity names; 0 as that is, or unknown.
+  // The boot that map_identity names, alone; 0 = map_identity is 0, or the boot is unknown.
   Le<std::uint64_t> map_boot;
   std::array<std::byte, 192> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
@@ -104,51 +107,51 @@ static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && o
 
 inline std::uint64_t CheckOf(const HashSuperBlock& block) { return Hash64(&block, offsetof(HashSuperBlock, check), 0x68616b6f); }
 
-// Written by single stores into the map as things change. It names the boot and the inode, so that
-// it is trusted only while the page cache that it was written to still holds it. Fields that are
-// sealed have a check in their upper bits (SealLive); applied_index has none.
+// Updated by single stores into the map. It names the boot and the inode, and is trusted only while
+// they are the same: then the page cache still has everything that was stored. Sealed fields have a
+// check in their upper bits (SealLive); applied_index has none.
 struct LiveState {
   std::uint64_t in_use;  // 1 while a process has the file open for writing
   std::array<std::byte, 16> boot_id;
   std::uint64_t device;
   std::uint64_t inode;
-  std::uint64_t epoch;  // the current one; sealed, as the next three
+  std::uint64_t epoch;  // the current epoch; sealed, as the next three fields are
   std::uint64_t tail;
   std::uint64_t num_lines;
   std::uint64_t index_extents;
-  std::uint64_t clearing;              // kClearing while Clear runs: the next open finishes it
+  std::uint64_t clearing;              // kClearing while Clear runs: the next Open finishes it
   std::uint64_t poisoned;              // kPoisoned or kDoubtful after a failed sync: the page cache may have dropped dirty pages
   std::uint64_t oldest_retired_epoch;  // no block is stamped as retired in an earlier epoch; sealed
   std::uint64_t applied_index;         // of the application; 0 = none
   std::uint64_t published;             // kPublished or kWithdrawn, stored after in_use = 1 and before in_use = 0
-  std::uint64_t clock;                 // as that of the superblock, if that has one; with a check (SealClock)
+  std::uint64_t clock;                 // as SuperBlock::clock; with a check (SealClock)
 };
 static_assert(sizeof(LiveState) == 120 && alignof(LiveState) == 8);
 
-// Not values that a flipped bit makes.
+// Values that a flipped bit cannot produce.
 inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;
 inline constexpr std::uint64_t kPoisoned = 0x70'6f'69'73'6f'6e'65'64;
-inline constexpr std::uint64_t kDoubtful = 0x64'6f'75'62'74'66'75'6c;  // by the Open after a kill
+inline constexpr std::uint64_t kDoubtful = 0x64'6f'75'62'74'66'75'6c;  // set by the Open after a kill
 inline constexpr std::uint64_t kPublished = 0x70'75'62'6c'69'73'68'65, kWithdrawn = 0x77'69'74'68'64'72'61'77;
 
-// A value of up to 40 bits with a check above it. Older files have no check there.
+// A sealed word has a value of up to 40 bits, and a check above it that older files lack.
 inline constexpr unsigned kLiveBits = 40;
 inline std::uint64_t SealLive(std::uint64_t value) { return value | MixBits(value) << kLiveBits; }
-// The value; all bits set if it fails its check.
+// Returns the value; all bits set if it fails its check.
 inline std::uint64_t UnsealLive(std::uint64_t word) {
   const std::uint64_t value = word & ((std::uint64_t{1} << kLiveBits) - 1);
   return word == value || word == SealLive(value) ? value : ~std::uint64_t{0};
 }
 
-// The same for a clock, which has 53 bits.
+// The same for a clock, whose value has 53 bits.
 inline constexpr unsigned kClockBits = 53;
 inline std::uint64_t SealClock(std::uint64_t clock) { return clock | MixBits(clock) >> kClockBits << kClockBits; }
 inline std::uint64_t UnsealClock(std::uint64_t word) { return word & ((std::uint64_t{1} << kClockBits) - 1); }
 inline bool IsSealedClock(std::uint64_t word) { return word == SealClock(UnsealClock(word)) || word == UnsealClock(word); }
 
-// A part of the live state: each word is 0 or the handle of an intent (format/intent_format.h) that
-// is being carried out. Word 0 is for the intents that have an applied index, so there is at most
-// one of these.
+// The intent words belong to the live state. Each is 0 or the handle of an intent
+// (format/intent_format.h) whose changes are being made. Only word 0 is used for intents with an
+// applied index, so there is at most one of these at a time.
 inline constexpr unsigned kIntentWords = 32;
 inline constexpr std::uint64_t kIntentDistance = 64;
 static_assert(kIntentsOffset >= kLiveStateOffset + sizeof(LiveState) &&
@@ -171,7 +174,7 @@ struct IndexExtentEntry {
 
 struct HeapExtentHeader {
   std::array<char, 8> magic;
-  Le<std::uint64_t> bytes;  // of the whole extent
+  Le<std::uint64_t> bytes;  // size of the whole extent
   std::array<std::byte, 40> reserved;
   Le<std::uint64_t> check;  // of the 56 bytes before it, seeded by the file's secret and the offset
 

@@ -1,8 +1,8 @@
-// An intent: the changes of several records that a process carries out as one step. If the process
-// is killed before it has made all of them, the next one completes them.
+// An intent lists the changes of several records that a process makes in one step. If the process
+// is killed before it has made all of them, the next process completes them.
 //
 // An intent is a record with an empty key, whose value is an array of entries and whose stamp stays
-// unborn: no bucket names it, and a scan of the file takes it for free space. It counts while one
+// unborn: no bucket names it, and a scan of the file takes it for free space. It is valid while one
 // of the intent words of the file (format/hash_file_format.h) has its handle.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace hako::format {
 
-// One change: the bucket of the key's hash names `fresh` instead of `handle`. A handle of 0 stands
-// for no entry. If both are 0, `key_hash` is the applied index that the file gets.
+// One change: the bucket of the key's hash names `fresh` instead of `handle`. A handle of 0 means
+// no entry. If both are 0, `key_hash` is the applied index that the file gets.
 struct IntentEntry {
   std::uint64_t key_hash;
   std::uint32_t handle;

@@ -1,32 +1,34 @@
 // The log of a database: its updates in the order in which they were made. All numbers are
 // little-endian.
 //
-// The file is a row of segments. Segment 0 and 1 have 16 KiB, each later one as much as all before
-// it together, up to 16 MiB. A segment has a LogSegmentHeader and, from kLogSegmentHeader on,
-// records at multiples of 8 bytes. A segment whose records are no longer needed is written again
-// with a higher sequence.
+// The file is a row of segments. Segments 0 and 1 have 16 KiB. Each later one is as large as all
+// before it together, up to 16 MiB. A segment has a LogSegmentHeader and, from kLogSegmentHeader
+// on, records at multiples of 8 bytes. A segment whose records are no longer needed is written
+// again with a higher sequence.
 //
 // An LSN (log sequence number) is a position in the log: the number of bytes of all records before
-// it. A segment says the LSN of its first record. Its records end where its successor begins: the
-// segment of the highest sequence that names it as its predecessor. Those of the last segment end
-// at the first record that is not valid.
+// it. A segment stores the LSN of its first record. Its records end where its successor begins; the
+// successor is the segment of the highest sequence that names it as its predecessor. The records of
+// the last segment end at the first invalid one.
 //
 // A record is a LogRecordHeader and up to kLogPartMax bytes. Its check covers its LSN and the
-// sequence of its segment, so nothing that an earlier use of the segment left is valid.
+// sequence of its segment, so records that an earlier use of the segment left are invalid.
 //
 // An entry, such as "set this key to this value", is key and value back to back, in as many records
-// as it needs. The body of the first one is split at key_size, that of a kPart is not.
+// as it needs. The body of the first record is split at key_size; the body of a kPart is not split.
 //
 // A run is one or more entries that take effect together. The records of a short run follow each
-// other. Those of a long one have a stream number, and others may lie in between, but none of another
-// run of that number. A run takes effect where it ends; one without an end has none.
+// other. The records of a long run have a stream number; records of other runs may lie between
+// them, but none of a run with the same number. A run takes effect where it ends. A run without an
+// end has no effect.
 //
-// The id of a log is eight random bytes, and eight that follow from these and from what identifies the
-// database file. So a file tells whether a log that it does not name is one that it had (LogIdOf).
+// The id of a log is eight random bytes, and eight that follow from these and from the identity of
+// the database file. So Open can tell whether a log that the file does not name once belonged to it
+// (LogIdOf).
 //
 // The log of a database with an archive (format/archive_format.h) continues the LSNs and sequences of
-// the log before it, which has another id. Each of its segments also has a LogSegmentHistory, and its
-// marks have a time.
+// the log before it, which has another id. Each of its segments also has a LogSegmentHistory, and
+// its marks have times.
 //
 // Version history
 //   1  the first
@@ -69,7 +71,7 @@ struct LogSegmentHeader {
   std::array<char, 16> magic;
   Le<std::uint32_t> version;
   Le<std::uint32_t> index;                  // of the segment in the file
-  std::array<std::byte, 16> database;       // identifies the database
+  std::array<std::byte, 16> database;       // identifies the log
   Le<std::uint64_t> sequence, predecessor;  // from 1; 0 = none
   Le<std::uint64_t> first_lsn;              // of the first record
   Le<std::uint64_t> check;                  // XXH3 of the fields above
@@ -77,7 +79,7 @@ struct LogSegmentHeader {
 static_assert(sizeof(LogSegmentHeader) == 72 && alignof(LogSegmentHeader) == 1);
 inline std::uint64_t CheckOf(const LogSegmentHeader& header) { return Hash64(&header, offsetof(LogSegmentHeader, check), 0); }
 
-// Behind the header of a segment whose log has an archive; zeros otherwise.
+// Follows the header of a segment if the log has an archive; otherwise these bytes are zero.
 struct LogSegmentHistory {
   std::array<std::byte, 16> predecessor_log;  // the id of the log that has the predecessor
   Le<std::uint64_t> secret;                   // seeds the checks of the records
@@ -95,7 +97,7 @@ inline std::uint64_t CheckOf(const LogSegmentStart& start) {
 }
 
 using LogId = std::array<std::byte, 16>;
-// The id of a log with these random bytes, of the file that `owner` identifies.
+// Returns the id of a log with these random bytes, of the file that `owner` identifies.
 inline LogId LogIdOf(std::uint64_t random, std::uint64_t owner) {
   const Le<std::uint64_t> words[] = {random, Hash64(&random, sizeof(random), owner)};
   LogId id;
@@ -109,10 +111,11 @@ inline bool IsLogIdOf(const LogId& id, std::uint64_t owner) {
   return id == LogIdOf(random, owner);
 }
 
-// A bit of the sequence that a database file names together with the id of a log: the log has ended
-// with this segment, all of it is in the archive, and no file is needed. The LSN is that of the state.
+// A bit in the sequence by which a database file names a segment of its log: the log ended with
+// this segment, all of it is in the archive, and the log's file is not needed. The LSN is that of
+// the state.
 inline constexpr std::uint64_t kLogEnded = std::uint64_t{1} << 63;
-// With kLogEnded: the file is a copy that was made of an open database, which goes on with the history.
+// Set together with kLogEnded in a copy of an open database: the history goes on in that database.
 inline constexpr std::uint64_t kLogOfCopy = std::uint64_t{1} << 62;
 
 // The kind of a record: what its replay does.
@@ -125,24 +128,24 @@ enum class LogOp : std::uint8_t {
   kRemoveFrom = 5,    // removes the keys from key on
   kClear = 6,         // removes all records
   kAppliedIndex = 7,  // sets the applied index of the database to the number in the value, 8 bytes
-  kTime = 8,          // notes the time of the database (dbm/expiry.h), 8 bytes in the value; alone in its run
+  kTime = 8,          // the time of the database (dbm/expiry.h), 8 bytes in the value; alone in its run
 };
 inline constexpr std::uint8_t kLogOps = 9;
 
-// The body of a kMark. Where there is no archive it has no time.
+// The body of a kMark. It has no time if the log has no archive.
 struct LogMark {
-  Le<std::uint64_t> durable;  // the log below this LSN was durable
-  Le<std::uint64_t> time;     // later updates were made then or later; in microseconds since 1970
+  Le<std::uint64_t> durable;  // everything below this LSN was durable
+  Le<std::uint64_t> time;     // in microseconds since 1970; no update after the mark was made before
 };
 static_assert(sizeof(LogMark) == 16 && alignof(LogMark) == 1);
 
-// An update, in memory. kRemoveRange has its end in `value`.
+// An entry in memory. The `value` of a kRemoveRange is the end of the range.
 struct LogEntry {
   LogOp op;
   std::string_view key, value;
 };
 
-// The time of a kTime; nullopt if it has none.
+// Returns the time in a kTime; nullopt if the entry has none.
 inline std::optional<std::uint64_t> TimeIn(const LogEntry& entry) {
   Le<std::uint64_t> time = 0;
   if (!entry.key.empty() || entry.value.size() != sizeof(time)) return std::nullopt;
@@ -158,7 +161,7 @@ struct LogRecordHeader {
   Le<std::uint32_t> check;
   Le<std::uint32_t> size;  // bytes of the record without padding
   Le<std::uint8_t> op, flags;
-  Le<std::uint16_t> stream;    // of a long run; 0 = a short one
+  Le<std::uint16_t> stream;    // the stream number of a long run; 0 = a short run
   Le<std::uint32_t> key_size;  // bytes of the entry that are its key; 0 in a kPart
 };
 static_assert(sizeof(LogRecordHeader) == 16 && alignof(LogRecordHeader) == 1);
@@ -166,7 +169,8 @@ inline constexpr std::size_t kLogPartMax = 8 << 10;
 inline constexpr unsigned kLogStreams = 64;  // numbers from 1 to this
 inline constexpr std::uint64_t LogRecordSpace(std::uint64_t size) { return (size + 7) / 8 * 8; }
 
-// The check of the record that begins at `record`, whose header has all but the check.
+// Returns the check of the record that begins at `record`, whose header is complete but for the
+// check.
 inline std::uint32_t LogCheck(const char* record, std::size_t size, std::uint64_t lsn, std::uint64_t sequence, std::uint64_t secret) {
   constexpr std::size_t kBegin = sizeof(LogRecordHeader::check);
   const std::uint64_t seed = (secret ^ lsn) + sequence * 0x9e3779b97f4a7c15u;

@@ -16,8 +16,8 @@
 //   fences    the bounds of the keys that belong here: high, then low
 //   prefix    the common prefix of all keys here
 //   PageTail
-// Slots come in groups of 16, so that the heads of a group are one cache line; an inner page has
-// room for all 208.
+// Slots come in groups of 16, so that the heads of a group are one cache line. An inner page has
+// room for all 208 slots.
 //
 // Invariants
 //   1. Heads ascend. The key of a slot is prefix + suffix; the head holds the first four bytes of
@@ -26,9 +26,9 @@
 //   2. hints[i] is heads[16 (i + 1)], or INT32_MAX if there is no such slot: a search counts
 //      smaller hints, then smaller heads in one group, and compares keys only where heads are
 //      equal.
-//   3. Every key k of a page has low <= k < high, as far as it has these fences. Child i of an
-//      inner page has the keys in [key i, key i + 1). Slot 0 of an inner page stands for the low
-//      fence: its head is INT32_MIN, and its cell has no key.
+//   3. Every key k of a page has low <= k < high; a page at an edge of the tree lacks one of these
+//      fences. Child i of an inner page has the keys in [key i, key i + 1). Slot 0 of an inner page
+//      stands for the low fence: its head is INT32_MIN, and its cell has no key.
 //   4. A page is guarded if its fences do not imply its prefix: it lies at the left or right edge
 //      of the tree, and a search may reach it with a key that has another prefix.
 #pragma once
@@ -59,16 +59,16 @@ inline constexpr unsigned kPageUnitsMax = 255;
 inline constexpr std::int32_t kNoHead = std::numeric_limits<std::int32_t>::max();
 inline constexpr std::int32_t kLowestHead = std::numeric_limits<std::int32_t>::min();
 
-// The layout of a page, as its line stores it. Written as one word; readers load the fields they
-// need.
+// The layout of a page, as its line stores it. Writers store it as one word; readers load the
+// fields that they need.
 struct alignas(8) PageShape {
   static constexpr std::uint8_t kLevel = 0x1f, kMark = 0x60, kGuarded = 0x80;
 
   std::uint8_t count = 0;  // slots in use
-  // The level, 0 = leaf; kGuarded; kMark: 0, or 32 or 64 = changed in an odd or even epoch
-  // (tree/dirty_pages.h)
+  // The level (0 = leaf), kGuarded, and kMark: 0 = unchanged, 32 or 64 = changed in an odd or even
+  // epoch (tree/dirty_pages.h).
   std::uint8_t kind = 0;
-  std::uint8_t groups = 0;   // slots there is room for, in groups of 16
+  std::uint8_t groups = 0;   // room for slots, in groups of 16
   std::uint8_t units = 0;    // size of the page
   std::uint16_t prefix = 0;  // bytes
   std::uint16_t heap = 0;    // bytes from the lowest cell to the end of the page
@@ -117,10 +117,10 @@ struct PageOrder {
   // Bytes of a suffix that the head holds: 4 if the order is that of memcmp, else 0.
   unsigned inlined;
   int (*compare)(std::string_view a, std::string_view b);
-  std::int32_t (*head)(std::string_view key);  // of a key without a prefix removed
+  std::int32_t (*head)(std::string_view key);  // takes the whole key, without its prefix removed
 };
 
-// The sizes of a cell. Each of the two is one byte, or an escape byte and 16 bits.
+// The two sizes of a cell. Each takes one byte, or an escape byte and 16 bits.
 struct Cell {
   static constexpr unsigned kLongKey = 255, kWideValue = 254, kLongValue = 255;
   static constexpr unsigned kHeaderMax = 6;
@@ -160,7 +160,7 @@ struct Cell {
     if (!is_long && value >= kWideValue) cell.header += 2;
     return cell;
   }
-  // The header's bytes as a word, of which the first `header` bytes count.
+  // Returns a word whose first `header` bytes are the cell's header.
   HAKO_INLINE std::uint64_t Encode() const {
     if (header == 2) [[likely]]
       return suffix | (is_long ? kLongValue : value) << 8;
@@ -178,7 +178,7 @@ struct Cell {
     return word;
   }
 
-  // `inlined` = bytes of the suffix that are in the head.
+  // Returns the bytes of the suffix that the cell holds, if the head holds `inlined` of them.
   HAKO_INLINE unsigned Rest(unsigned inlined) const { return suffix > inlined ? suffix - inlined : 0; }
   HAKO_INLINE unsigned Size(unsigned inlined) const { return header + Rest(inlined) + value; }
 };

@@ -6,18 +6,19 @@
 //               otherwise:
 //               [u32 check][u16 stamp][lengths][u32 head check][key][value]
 //
-// Lengths are two LEB128 varints, key size then value size. The bytes behind the value up to the
-// block's end (format/size_class.h) have no meaning. The check covers lengths, key, value and
+// Lengths are two LEB128 varints, key size then value size. The bytes after the value, up to the
+// end of the block (format/size_class.h), have no meaning. The check covers lengths, key, value and
 // place; the stamp is described in format/stamp.h. The head check covers the check, the lengths and
-// the place of a longer record, so that a scan of arbitrary bytes need not hash the megabytes that
-// they announce. No check covers the stamp, because it changes. It lies behind the check: where a
-// later record ends in a dead head and has overwritten its stamp, it has overwritten its check too.
+// the place of a longer record, so a scan of arbitrary bytes need not hash the megabytes that
+// supposed lengths announce. No check covers the stamp, because it changes. The stamp follows the
+// check, so that a later record that overwrites the stamp of a dead head has also overwritten its
+// check.
 //
-// Both checks detect accidents. They have 32 bits: torn, stale or random bytes pass one once in
-// 2^32 times, and are then taken for a record of this key and place. A scan also requires a valid
-// stamp and, of a longer record, that the head check holds. A lookup also compares the key. The
-// secret that seeds the checks is in the file, so they do not protect against a file forged on
-// purpose; such a file can cause an error or a wrong value, but never an access outside of it.
+// Both checks detect accidents. They have 32 bits: torn, stale or random bytes pass a check with a
+// probability of 2^-32, and then count as a record of this key and place. A scan also requires a
+// valid stamp and, of a longer record, that the head check holds. A lookup also compares the key.
+// The secret that seeds the checks is in the file, so they do not protect against forgery. A forged
+// file can cause an error or a wrong value, but never an access outside of it.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,7 @@ inline constexpr std::uint64_t kValueSizeMax = (std::uint64_t{1} << 32) - 1;
 namespace hako::format {
 
 struct Lengths {
-  std::uint32_t header = 0;  // bytes that the two varints take; 0 = malformed
+  std::uint32_t header = 0;  // size of the two varints; 0 = malformed
   std::uint64_t key_size = 0;
   std::uint64_t value_size = 0;
 };
@@ -60,7 +61,7 @@ HAKO_INLINE unsigned EncodeLengths(char* out, std::uint64_t key_size, std::uint6
   return static_cast<unsigned>(EncodeVarint(value_size, EncodeVarint(key_size, begin)) - begin);
 }
 
-// Decodes from private bytes; at most `size` of them.
+// Decodes from at most `size` bytes that no other thread changes.
 inline Lengths DecodeLengths(const char* bytes, std::size_t size) {
   const auto* const begin = reinterpret_cast<const std::byte*>(bytes);
   std::uint32_t key_size, value_size;
@@ -70,13 +71,13 @@ inline Lengths DecodeLengths(const char* bytes, std::size_t size) {
   return {static_cast<std::uint32_t>(end - begin), key_size, value_size};
 }
 
-// Short records have lengths of one byte each. They are the usual ones, and have fast paths.
+// In a short record each length takes one byte. Most records are short, and have fast paths.
 inline constexpr std::size_t kShortLength = 128;  // both lengths are below it
-inline constexpr std::size_t kShortHead = 8;      // bytes before its key, in a file
+inline constexpr std::size_t kShortHead = 8;      // bytes before the key of a short record in a file
 inline constexpr std::size_t kShortRecordMax = kShortHead + 2 * kShortLength;
 
-// Bytes before the key in a file; `lengths` of them are the varints, 2 if and only if both lengths
-// are below kShortLength.
+// Returns the number of bytes before the key in a file. The varints take `lengths` of them, which
+// is 2 if and only if both are below kShortLength.
 HAKO_INLINE constexpr std::uint64_t RecordHeadSize(std::uint64_t lengths) { return lengths == 2 ? kShortHead : kShortHead + 2 + lengths; }
 inline constexpr std::size_t kRecordHeadMax = kShortHead + 2 + kLengthsMax;
 

@@ -16,7 +16,7 @@ namespace hako::format {
 
 inline constexpr unsigned kSizeClasses = 32 + 8 * 28;
 
-// The smallest class whose blocks hold `units` units. REQUIRES: 1 <= units <= 2^32
+// Returns the smallest class whose blocks hold `units` units. REQUIRES: 1 <= units <= 2^32
 HAKO_INLINE constexpr unsigned SizeClassOf(std::uint64_t units) {
   HAKO_DCHECK(units >= 1 && units <= std::uint64_t{1} << 32);
   if (units <= 32) return static_cast<unsigned>(units) - 1;
@@ -25,7 +25,7 @@ HAKO_INLINE constexpr unsigned SizeClassOf(std::uint64_t units) {
   return 32 + (shift - 2) * 8 + static_cast<unsigned>(rounded) - 9;
 }
 
-// Units in a block of class `size_class`. REQUIRES: size_class < kSizeClasses
+// Returns the number of units in a block of class `size_class`. REQUIRES: size_class < kSizeClasses
 HAKO_INLINE constexpr std::uint64_t UnitsOf(unsigned size_class) {
   HAKO_DCHECK(size_class < kSizeClasses);
   if (size_class < 32) return size_class + 1;

@@ -8,15 +8,16 @@
 // is XXH3 of the payload, seeded by the snapshot's id, the block's offset and its two counts, so a
 // block of another snapshot or place does not validate.
 //
-// Further end blocks may follow, which differ in the log that they name: the last one that validates
-// counts. One that does not was not completed: then the log that it was to name, if any, has no update
-// yet, or it is damaged.
+// More end blocks may follow, each naming another log. The last valid one counts. An invalid one
+// behind it is incomplete or damaged; if it is incomplete, the log that it was to name has no
+// update yet.
 //
 // Version history
 //   1  the first: one end block, whose payload is the total number of records as a u64
 //   2  SnapshotEnd: the applied index, and a log
-//   3  values have the stored form of dbm/expiry.h, and SnapshotEnd has a clock. Snapshots of databases
-//      whose records do not expire are written as version 2, with an end that lacks it.
+//   3  values have the stored form of dbm/expiry.h, and SnapshotEnd has a clock. Snapshots of
+//      databases whose records do not expire are written as version 2, whose SnapshotEnd lacks the
+//      clock.
 #pragma once
 
 #include <array>
@@ -51,8 +52,9 @@ struct SnapshotBlockHeader {
 };
 static_assert(sizeof(SnapshotBlockHeader) == 16 && alignof(SnapshotBlockHeader) == 1);
 
-// The log that has the updates since the snapshot (format/log_format.h): its id, zeros = none; where
-// those updates begin; and what seeds its checks. With kLogEnded the snapshot has all updates.
+// Names the log with the updates since the snapshot (format/log_format.h): its id (zeros = none),
+// where those updates begin, and the secret of its checks. With kLogEnded the snapshot has all
+// updates.
 struct SnapshotLog {
   std::array<std::byte, 16> id{};
   Le<std::uint64_t> lsn, sequence, secret;
@@ -61,10 +63,11 @@ struct SnapshotLog {
   bool IsNeeded() const { return id != decltype(id){} && !HasEnded(); }
 };
 struct SnapshotEnd {
-  Le<std::uint64_t> records;  // in all blocks
+  Le<std::uint64_t> records;  // number of records in all blocks
   Le<std::uint64_t> applied_index;
   SnapshotLog log;
-  // The latest time that the database has seen, in milliseconds since 1970; 0: records do not expire.
+  // The latest time that the database has seen, in milliseconds since 1970; 0 = records do not
+  // expire.
   Le<std::uint64_t> clock;
 };
 static_assert(sizeof(SnapshotEnd) == 64 && alignof(SnapshotEnd) == 1);

@@ -1,4 +1,5 @@
-// The stamp of a record in a file: 16 bits that decide what becomes of its block after a crash.
+// The stamp of a record in a file: 16 bits that decide whether its block is kept or free after a
+// crash.
 //
 //   live          bit 0 = 1    bits 1..15  epoch of birth (0 = ancient, else epoch % 32767 + 1)
 //   other states  bit 0 = 0    bits 1..2   state
@@ -24,8 +25,9 @@
 // synced state is not written, except for these two bytes, which a sector write cannot tear.
 //
 // Epochs wrap. A stamp counts as later than s if it is less than kEpochsAhead after s, and
-// otherwise as not later. So a process that opens a file synchronizes before `now` gets that far
-// ahead, and stamps are made ancient or replaced before they come that close from the other side.
+// otherwise as not later. So a process synchronizes before `now` is kEpochsAhead after s, and
+// stamps are made ancient or replaced long before their epoch, modulo the period, would seem to lie
+// after s.
 #pragma once
 
 #include <bit>
@@ -44,12 +46,12 @@ struct Epochs {
   std::uint64_t now = 0;
 };
 
-// Period of the epochs in live stamps, and in those of the other states.
+// The period of the epochs in live stamps, and in stamps of the other states.
 inline constexpr std::uint64_t kLivePeriod = 32767;
 inline constexpr std::uint64_t kOtherPeriod = 4095;
-// A stamp this far after s, or farther, counts as not later.
+// A stamp at least this far after s counts as not later.
 inline constexpr std::uint64_t kEpochsAhead = 1024;
-// In epochs: older live stamps must be ancient, and older ones of other states replaced.
+// In epochs. Live stamps must be made ancient before they are older, and other stamps replaced.
 inline constexpr std::uint64_t kLiveAgeMax = kLivePeriod - 2 * kEpochsAhead;
 inline constexpr std::uint64_t kOtherAgeMax = kOtherPeriod - 2 * kEpochsAhead;
 
@@ -77,7 +79,8 @@ class Stamp {
   }
   constexpr bool IsValid() const { return IsLive() || (std::popcount(bits_) % 2 == 0 && state() != BlockState::kUnwritten); }
   constexpr bool IsAncient() const { return IsLive() && field() == 0; }
-  // The number of epochs from the stamp's to `epoch`, modulo the period. REQUIRES: !IsAncient()
+  // Returns the number of epochs from the stamp's to `epoch`, modulo the period. REQUIRES:
+  // !IsAncient()
   constexpr std::uint64_t AgeAt(std::uint64_t epoch) const {
     HAKO_DCHECK(!IsAncient());
     return (epoch % period() + 1 + period() - field()) % period();
@@ -97,7 +100,8 @@ class Stamp {
         return false;
     }
   }
-  // Whether the record is part of a state of one of the epochs s + 1 to `last`, but not of that of s.
+  // Whether the record is part of the state of one of the epochs s + 1 to `last`, but not of epoch
+  // s.
   // REQUIRES: last - s < kEpochsAhead
   constexpr bool BelongsLater(std::uint64_t s, std::uint64_t last) const {
     HAKO_DCHECK(last - s < kEpochsAhead);
@@ -127,23 +131,23 @@ class Stamp {
   std::uint16_t bits_ = 0;
 };
 
-// The transitions: which stamp replaces `stamp`.
+// The transitions: each returns the stamp that replaces `stamp`.
 
-// The entry of a live record stops naming it. If the result is free, the block may be reused at
-// once; otherwise it waits until the end of the epoch is durable.
+// For a live record that its entry no longer names. If the result is free, the block may be reused
+// at once; otherwise it waits until the end of the epoch is durable.
 constexpr Stamp Retire(Stamp stamp, Epochs epochs) {
   if (stamp.bits() == Stamp::Of(BlockState::kLive, epochs.now).bits()) return Stamp::Of(BlockState::kFree, epochs.now);
   return Stamp::Of(stamp.IsNotAfter(epochs.durable) ? BlockState::kRetired : BlockState::kYoungRetired, epochs.now);
 }
 
-// An entry names the block, regardless of the stamp that a dead process left.
+// For a block that an entry names, whatever stamp a dead process has left.
 constexpr Stamp Revive(Stamp stamp, Epochs epochs) {
   if (stamp.IsLive()) return stamp;
   return stamp.BelongsTo(epochs.durable) ? Stamp::Ancient() : Stamp::Of(BlockState::kLive, epochs.now);
 }
 
-// The entry of a record that a dead process left live stops naming it, before the harvest begins.
-// `epochs.now` is the last epoch of the dead process.
+// For a record that a dead process left live and that its entry no longer names, before the harvest
+// begins. `epochs.now` is the last epoch of the dead process.
 constexpr Stamp RetireLate(Stamp stamp, Epochs epochs) {
   if (!stamp.IsLive()) return stamp;
   return Stamp::Of(stamp.BelongsTo(epochs.durable) ? BlockState::kRetired : BlockState::kFree, epochs.now);
@@ -156,10 +160,10 @@ constexpr Stamp Refresh(Stamp stamp, Epochs epochs) {
   return is_old ? Stamp::Ancient() : stamp;
 }
 
-// The state of a block that a dead process left and no entry names. `first_epoch` is the first
-// epoch of the process that follows, later than all epochs of the dead one.
+// What may be done with a block of a dead process that no entry names. `first_epoch` is the first
+// epoch of the next process; it is later than all epochs of the dead one.
 enum class Leftover {
-  kNone,     // the block is in use, or this process retired it
+  kNone,     // nothing: the block is in use, or this process retired it
   kFree,     // it may be written at once
   kWaiting,  // it may be written once the next synchronization is durable
 };
@@ -176,7 +180,7 @@ constexpr Leftover LeftoverOf(Stamp stamp, std::uint64_t first_epoch) {
   }
 }
 
-// Whether the stamp's block held a live record when the process whose first epoch this is began.
+// Whether the block of this stamp held a live record when the process with this first epoch began.
 // REQUIRES: the block was not written since (unchecked: its stamp does not tell; see RecordHeap::IsFrozen)
 constexpr bool WasLiveBefore(Stamp stamp, std::uint64_t first_epoch) { return stamp.IsLive() || !stamp.IsNotAfter(first_epoch - 1); }
 

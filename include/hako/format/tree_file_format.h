@@ -15,10 +15,10 @@
 // A unit that the valid superblock reaches is never overwritten. A checkpoint
 // 1. writes the changes to free units and syncs,
 // 2. writes the superblock slot that is not the newer one, and syncs.
-// After a crash the file is as of the last checkpoint, and opening it only reads a superblock slot. If
-// that names a log, the updates that the log has from log_lsn on are made again.
-// A new file starts with a superblock that names no root, which is synced before anything else: an
-// empty database.
+// After a crash the file is as of the last checkpoint, and opening it only reads a superblock slot.
+// If the slot names a log, Open makes the updates of the log from log_lsn on again. A new file
+// starts with a superblock that names no root, which is synced before anything else: an empty
+// database.
 //
 // The image of a page
 //   PageImageHeader
@@ -26,17 +26,17 @@
 //   children  u32[count]    inner pages only
 //   offsets   u16[count]    of the cells, counted back from the end of the image
 //   heap      cells, fences, prefix, PageTail: the end of the page as it is in memory
-// The part after the header may be compressed (base/page_codec.h). The check of the image covers
-// the zeros up to the next unit too.
+// The part after the header may be compressed (base/page_codec.h). The check of the image also
+// covers the zeros up to the next unit.
 //
-// The image of a long value is its bytes, and the check covers no more than these.
+// The image of a long value is its bytes, and the check covers only these.
 //
 // Version history
 //   1  the first
 //   2  applied_index, which is zero in files of version 1. A checkpoint of a file of version 1 makes
 //      it one of version 2.
-//   3  a file whose values have the stored form of dbm/expiry.h, and a clock. Others are written as 2.
-//      Files of before the release may lack first_expiry: it is zero there.
+//   3  values have the stored form of dbm/expiry.h, and there is a clock. Files without expiry are
+//      written as 2. Files of before the release may lack first_expiry: it is zero there.
 #pragma once
 
 #include <array>
@@ -63,7 +63,7 @@ static_assert(kTreeIdsMax == std::uint64_t{kMapRoots} * kMapFanout * kMapFanout 
 inline constexpr std::size_t kComparatorNameMax = 64;
 inline constexpr std::size_t kCodecNameMax = 16;
 
-// Where an image lies; all zero if there is none.
+// The place of an image; all zero if there is none.
 struct PageEntry {
   static constexpr unsigned kPlaceBits = 40;
   Le<std::uint64_t> place_and_units;
@@ -102,13 +102,16 @@ struct TreeSuperBlock {
   std::array<std::byte, 16> log_id;  // of the log without which the file is incomplete; zero = none
   Le<std::uint64_t> log_sequence;    // of the segment of the log that has log_lsn or ends there
   Le<std::uint64_t> applied_index;   // of the application (dbm/write_batch.h)
-  // The latest time that the database has seen, in milliseconds since 1970; 0: records do not expire.
+  // The latest time that the database has seen, in milliseconds since 1970; 0 = records do not
+  // expire.
   Le<std::uint64_t> clock;
-  // At a clean end: no record of the file expires before this time, ~0 = none expires; 0: unknown.
+  // After a clean close: no record of the file expires before this time; ~0 = none expires, 0 =
+  // unknown.
   Le<std::uint64_t> first_expiry;
   Le<std::uint64_t> file_id;  // random, and another one in a copy (CopyTo); 0 in files of an older library
   std::array<std::byte, 128> reserved;
-  // Meaningless: its first byte is changed to have the block written again.
+  // Has no meaning. MakeSuperDurable changes its first byte, so that the device gets the block
+  // again.
   std::array<std::byte, 8> touched;
   Le<std::uint64_t> check;  // of the 496 bytes before `touched`
 };
@@ -119,7 +122,7 @@ inline std::uint64_t CheckOf(const TreeSuperBlock& block) { return Hash64(&block
 struct PageImageHeader {
   Le<std::uint32_t> id;
   std::uint8_t count;
-  std::uint8_t kind;  // its PageShape::kLevel and kGuarded
+  std::uint8_t kind;  // the bits kLevel and kGuarded of PageShape::kind
   Le<std::uint16_t> prefix;
   Le<std::uint16_t> heap;
   Le<std::uint16_t> packed;  // compressed size of the rest; 0: it is not compressed
