@@ -1,11 +1,11 @@
-// Anonymous memory that grows without moving: address space is reserved once, and pages are touched
-// as extents are handed out.
+// Anonymous memory that grows without moving: the arena reserves address space once, and uses its
+// pages as it hands out extents.
 //
-// Extents are zero-filled, aligned to 64 KiB and not freed one by one; Shrink frees the last ones,
-// Reset all. Random access to a table wants 2 MiB pages, an almost empty database small ones. So
-// while the arena is small, a 2 MiB region is advised to use a huge page if one extent covers it,
-// and is collapsed into one once small extents have filled it. Later all regions are advised before
-// they are touched. Both are hints that may fail without harm.
+// Extents are zero-filled and aligned to 64 KiB. They are not freed one by one: Shrink frees the
+// last ones, Reset all. Random access to a large table is faster with 2 MiB pages; an almost empty
+// database needs small ones. So while the arena is small, a region of 2 MiB becomes a huge page
+// only if one extent covers it or small extents have filled it. Later all regions ask for huge
+// pages before their first use. These are hints, which may fail without harm.
 //
 // Thread-safe.
 #pragma once
@@ -51,7 +51,7 @@ class ReservedMemory {
 
   std::byte* base() const { return range_.base; }
   std::uint64_t size() const { return range_.size; }
-  // Huge pages would take memory beyond the bytes that are used. A hint.
+  // Hints that no huge pages be used, which would take memory beyond the bytes in use.
   void KeepSmallPages() { ::madvise(range_.base, range_.size, MADV_NOHUGEPAGE); }
   // Returns the pages to the system; they read as zero from now on.
   void Discard() { ::madvise(range_.base, range_.size, MADV_DONTNEED); }
@@ -66,9 +66,10 @@ class Arena {
   static constexpr std::uint64_t kExtentAlignment = 64 << 10;
   static constexpr std::uint64_t kSmallUsual = 32 << 20, kLeastUsual = 4 << 20;
 
-  // The limit is lower, but at least `least_bytes`, if the process has less address space. Offset 0
-  // is never handed out, so 0 can mean "none". At least 64 KiB before and behind each extent can be
-  // read. Below `small` bytes the arena uses small pages. REQUIRES: max_bytes >= kExtentAlignment
+  // The limit is lower, but at least `least_bytes`, if the process has less address space. Allocate
+  // never returns offset 0, so 0 can mean "none". At least 64 KiB before and after each extent are
+  // readable. Below `small` bytes the arena uses small pages. REQUIRES: max_bytes >=
+  // kExtentAlignment
   static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes, std::uint64_t small = kSmallUsual,
                                                  std::uint64_t least_bytes = kLeastUsual) {
     HAKO_ASSERT(max_bytes >= kExtentAlignment);
@@ -77,7 +78,7 @@ class Arena {
     return std::unique_ptr<Arena>(new Arena(std::move(memory), std::min(max_bytes, room), room < max_bytes, small));
   }
 
-  // No huge pages from now on, so that only bytes that are used take memory.
+  // Uses no huge pages from now on, so that only bytes in use take memory.
   // REQUIRES: no extent has been allocated
   void KeepSmallPages() {
     HAKO_DCHECK(end() == kExtentAlignment);
@@ -87,7 +88,7 @@ class Arena {
 
   std::byte* base() const { return base_; }
   std::uint64_t max_bytes() const { return max_bytes_.load(std::memory_order_relaxed); }
-  // Bytes that can still be allocated.
+  // Returns how many bytes can still be allocated.
   std::uint64_t room() const {
     const std::uint64_t used = end();
     return std::max(max_bytes(), used) - used;
@@ -97,7 +98,7 @@ class Arena {
     sync::MutexLock lock(mutex_);
     max_bytes_.store(max_bytes() - std::min(bytes, max_bytes() - end()), std::memory_order_relaxed);
   }
-  // All extents lie below it.
+  // The offset below which all extents lie.
   std::uint64_t end() const { return end_.load(std::memory_order_acquire); }
 
   // Allocates a zero-filled extent of at least `bytes`; returns its offset.
@@ -126,7 +127,7 @@ class Arena {
     end_.store(end, std::memory_order_release);
   }
 
-  // Returns a part to the system; it reads as zero from now on.
+  // Returns the memory of a part to the system; the part reads as zero from now on.
   // REQUIRES: it is inside the extents, and no thread uses it
   void Discard(std::uint64_t offset, std::uint64_t bytes) {
     HAKO_DCHECK(offset <= end() && bytes <= end() - offset);
@@ -162,7 +163,7 @@ class Arena {
 
   ReservedMemory memory_;
   std::atomic<std::uint64_t> max_bytes_;
-  const bool is_limited_;  // by the address space
+  const bool is_limited_;  // the limit is lower than requested, for lack of address space
   const std::uint64_t small_;
   bool keeps_small_pages_ = false;
   std::byte* base_;

@@ -1,9 +1,8 @@
 // A damaged file of a database, as a salvage reads it: a read-only File whose reads never fail.
 //
-// Blocks that the device does not return, and bytes behind the end of a truncated file, read as
-// zeros, which fail the checks of all that the databases store. Each such place is reported once.
-// A superblock that was chosen by SalvageSuperBlock is shown in both slots, so that the code above
-// opens the file by it.
+// Blocks that the device cannot read, and bytes after the end of a truncated file, read as zeros,
+// which fail every check of the formats. Each such place is reported once. Both slots show the
+// superblock that SalvageSuperBlock has chosen, so the code that opens the file finds it.
 //
 // Not thread-safe. The file and the report must outlive the object.
 #pragma once
@@ -51,9 +50,9 @@ class DamagedFile {
 
   const FileT& file() const { return *file_; }
   SalvageReport& report() const { return *report_; }
-  // The bytes of the file that exist.
+  // The number of bytes that exist.
   std::uint64_t end() const { return end_; }
-  // Makes the file as long as its superblock says.
+  // Makes the file appear as long as its superblock says.
   void Claim(std::uint64_t size) {
     if (size <= claimed_) return;
     report_->Add(SalvageReport::Kind::kTruncated, end_, size - end_);
@@ -67,7 +66,7 @@ class DamagedFile {
  private:
   static constexpr std::uint64_t kBlock = 4096;
 
-  // Reads bytes that exist: together, or, if that fails, block by block.
+  // Reads existing bytes at once or, if that fails, block by block.
   void ReadThere(std::uint64_t offset, std::span<std::byte> out) const {
     if (out.empty() || file_->ReadAt(offset, out).ok()) return;
     for (std::uint64_t at = offset, size; at < offset + out.size(); at += size) {
@@ -87,7 +86,7 @@ class DamagedFile {
   std::unique_ptr<std::set<std::uint64_t>> reported_;  // blocks
 };
 
-// Restores a block that fails its checksum, if no more than one of its bytes is damaged: tries all
+// Restores a block that fails its checksum, if only one of its bytes is damaged, by trying all
 // values of each byte. The checksum has 64 bits, so a block that passes is the right one.
 template <class Block>
 bool RestoreBlock(Block* block) {
@@ -109,9 +108,9 @@ struct SalvagedBlock {
   bool may_be_older = false;  // the other slot is lost, and may have been the newer one
 };
 
-// Finds the newer superblock, and restores a slot if that is possible. InvalidArgument for a file
-// of another kind, DataLoss if both slots are lost: without the secret that seeds all checks no
-// other byte of the file can be told from garbage.
+// Finds the newer superblock, and restores a damaged slot if that is possible. Returns
+// InvalidArgument for a file of another kind, and DataLoss if both slots are lost: without the
+// secret that seeds all checks, no other byte of the file can be told from garbage.
 template <class Block, File FileT>
 StatusOr<SalvagedBlock<Block>> SalvageSuperBlock(DamagedFile<FileT>& file, const FileKind& kind) {
   const std::string name = absl::StrCat("hako ", ToAbsl(kind.name), " database");
@@ -140,7 +139,7 @@ StatusOr<SalvagedBlock<Block>> SalvageSuperBlock(DamagedFile<FileT>& file, const
     return absl::UnimplementedError(absl::StrCat(ToAbsl(kind.name), " file format ", version, " is not one that this library reads"));
   const std::uint64_t sequence = result.block.sequence;
   for (unsigned i = 0; i < 2; ++i) {
-    if (blank[i] && sequence == 1) continue;  // a new file, whose second superblock is not written yet
+    if (blank[i] && sequence == 1) continue;  // a new file, whose second slot was not written yet
     if (!valid[i] || restored[i]) file.report().Add(SalvageReport::Kind::kSuperBlock, i * kSlotDistance, sizeof(Block));
     const std::uint64_t lost = found[i].sequence;  // if it is still readable
     if (!valid[i]) result.may_be_older = lost > sequence || lost + 1 < sequence;

@@ -20,10 +20,10 @@ struct SalvageReport {
     kSuperBlock,    // one of the two superblocks
     kUnreadable,    // bytes that the device does not return
     kTruncated,     // bytes behind the end of the file
-    kRecord,        // a record of a hash table; without a sound index, also what only looks like one. Of a table, a row
-    kExtentHeader,  // where a hash table should say that an extent has records
+    kRecord,        // a record of a hash table (without a sound index, or bytes that look like one), or a row of a table
+    kExtentHeader,  // the header that should mark an extent of a hash table as having records
     kIndex,         // the index of a hash table, which is rebuilt
-    kPageMap,       // a part of the table of a tree or an array that says where pages lie
+    kPageMap,       // a part of the page map of a tree or an array
     kPage,          // a page of a tree or an array
     kLongValue,     // a long value of a tree that fails its check, or that no undamaged page names
   };
@@ -32,7 +32,7 @@ struct SalvageReport {
     Kind kind = Kind::kRecord;  // what is damaged
     std::uint64_t offset = 0;   // of its first byte
     std::uint64_t size = 0;     // in bytes; 0 = unknown
-    std::string key;            // of the record, if it is still readable, and kKeyBytesMax allows; else empty
+    std::string key;            // of the record, if it is readable and fits into kKeyBytesMax; else empty
   };
   // A range of keys, [from, to), or from `from` on without `to`. Those of an array are record numbers.
   struct LostRange {
@@ -40,7 +40,7 @@ struct SalvageReport {
     std::optional<std::string> to;  // the key behind it
   };
   static constexpr std::size_t kPlacesMax = 100'000;          // entries of `places`, and of `lost_ranges`
-  static constexpr std::uint64_t kKeyBytesMax = 16 << 20;     // of all keys of `places`; a key is listed whole, or not
+  static constexpr std::uint64_t kKeyBytesMax = 16 << 20;     // of all keys of `places`; a key is listed whole or not at all
   static constexpr std::uint64_t kRangeBytesMax = 256 << 20;  // of all keys of `lost_ranges`
 
   std::uint64_t num_records = 0;          // in the new database, without the updates of the log
@@ -48,10 +48,10 @@ struct SalvageReport {
   std::uint64_t num_updates = 0;          // of the log, made in the new database
   std::uint64_t num_places = 0;           // damaged places, listed or not
   std::vector<Place> places;              // the first kPlacesMax of them
-  std::vector<LostRange> lost_ranges;     // of a tree or an array: where all records are lost, as far as kRangeBytesMax allows
-  std::vector<std::string> notes;         // why the new database may lack updates beside the lost records
+  std::vector<LostRange> lost_ranges;     // of a tree or an array: all records in them are lost; limited by kRangeBytesMax
+  std::vector<std::string> notes;         // why the new database may lack more than the lost records
 
-  // Whether the new database has everything that the damaged one had: damage has cost nothing.
+  // Whether the new database has everything that the damaged one had.
   bool IsComplete() const { return num_lost == std::optional<std::uint64_t>(0) && notes.empty(); }
 
   // Adds a damaged place.
@@ -74,7 +74,7 @@ struct SalvageReport {
   std::uint64_t key_bytes_ = 0, range_bytes_ = 0;
 };
 
-// The name of a kind, for people to read: "superblock".
+// Returns the name of a kind for people, such as "superblock".
 constexpr std::string_view NameOf(SalvageReport::Kind kind) {
   using enum SalvageReport::Kind;
   switch (kind) {

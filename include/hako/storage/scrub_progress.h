@@ -1,4 +1,4 @@
-// The options of a scrub, and its findings (HashDBM::Scrub, TreeDBM::Scrub).
+// The options and the findings of a scrub (HashDBM::Scrub, TreeDBM::Scrub, ArrayDBM::Scrub).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace hako {
 
 // How much one call of Scrub does.
 struct ScrubOptions {
-  // Bytes to read from the file. A call ends with the first page, value or extent of records that
-  // reaches this, and reads at least one. It may exceed it by 9 MiB, or by the longest value.
+  // Bytes to read from the file. A call ends after the first page, value or extent of records that
+  // reaches this number. It may exceed the number by 9 MiB, or by the longest value.
   std::uint64_t max_bytes = std::uint64_t{4} << 20;
 };
 
@@ -28,11 +28,12 @@ struct ScrubProgress {
   };
 
   std::uint64_t read_bytes = 0;  // by this call
-  // How far the pass over the file has come: from 0 to `end`, in bytes, or in pages of a tree.
+  // The progress of the pass over the file: from 0 to `end`, in bytes, or in pages of a tree or an
+  // array.
   std::uint64_t position = 0;
   std::uint64_t end = 0;
-  // This call has ended a pass: everything that was in the file since the call that began it has
-  // been read. The next call begins another.
+  // Whether this call has ended a pass: everything that was in the file from the beginning of the
+  // pass on has been read. The next call begins another pass.
   bool is_complete = false;
   std::vector<Damage> damage;  // found by this call
 

@@ -27,7 +27,8 @@ template <File FileT>
 class SnapshotWriter {
  public:
   explicit SnapshotWriter(FileT& file) : file_(file) {}
-  // Continues a snapshot of this id behind an end block, at `offset`: call AddEnd.
+  // Continues the snapshot with this id at `offset`, which is behind an end block; only AddEnd may
+  // be called.
   SnapshotWriter(FileT& file, std::uint64_t id, std::uint64_t offset) : file_(file), id_(id), offset_(offset) {}
 
   Status Begin(bool has_clock) {
@@ -52,7 +53,7 @@ class SnapshotWriter {
     return absl::OkStatus();
   }
 
-  // `end` has all but the number of records, which this sets. REQUIRES: it has a clock as Begin says
+  // Sets the number of records in `end`. REQUIRES: it has a clock as Begin says
   Status End(format::SnapshotEnd* end) {
     HAKO_DCHECK((end->clock != 0) == has_clock_);
     if (records_ != 0) HAKO_RETURN_IF_ERROR(Flush());
@@ -72,7 +73,7 @@ class SnapshotWriter {
   static constexpr std::size_t kUsualBlock = 1 << 20;
   static constexpr std::size_t kPayloadMax = 0xffffffff;
 
-  // In one write, so that a kill rarely leaves a part of a block.
+  // Writes the block at once, so that a kill rarely leaves a part of it.
   Status Flush() {
     format::SnapshotBlockHeader header;
     const std::string_view payload = std::string_view(block_).substr(sizeof(header));
@@ -106,8 +107,8 @@ class SnapshotReader {
  public:
   explicit SnapshotReader(FileT& file) : file_(file) {}
 
-  // Calls Status visit(key, value) for each record, up to its first error; DataLoss if the snapshot
-  // does not validate.
+  // Calls Status visit(key, value) for each record, up to the first error of the visitor. Returns
+  // DataLoss if the snapshot does not validate.
   template <class F>
   Status ForEach(F&& visit) {
     HAKO_RETURN_IF_ERROR(ReadHeader());
@@ -126,13 +127,13 @@ class SnapshotReader {
     }
   }
 
-  // After ForEach: the end block that counts, the place of the next one, and of the last one that names
-  // no log its clock and the place behind it, or 0 if all do.
+  // After ForEach: the end block that counts and the offset of the next one; and the clock of the
+  // last end block that names no log and the offset behind it, or 0 if each names one.
   const format::SnapshotEnd& end() const { return end_; }
   std::uint64_t offset() const { return offset_; }
   std::uint64_t unnamed_offset() const { return unnamed_offset_; }
   std::uint64_t unnamed_clock() const { return unnamed_clock_; }
-  // Whether another end block begins there that does not validate.
+  // Whether an incomplete end block follows: one that does not validate.
   bool has_incomplete_end() const { return has_incomplete_end_; }
   std::uint32_t version() const { return header_.version; }
   std::uint64_t id() const { return header_.id; }
@@ -166,7 +167,7 @@ class SnapshotReader {
     }
     return records;
   }
-  // The end block at offset_.
+  // Processes the end block at offset_.
   Status TakeEnd(std::string_view payload, std::uint64_t total) {
     const std::size_t size = format::SnapshotEndSize(header_.version);
     if (payload.size() != size) return DataLossError("bad end block", offset_);
@@ -194,7 +195,7 @@ class SnapshotReader {
       HAKO_RETURN_IF_ERROR(TakeEnd(payload, total));
     }
   }
-  // Space that was allocated ahead is zero.
+  // Sets has_incomplete_end_. Zeros are not an end block: space that was allocated ahead is zero.
   Status LookForIncompleteEnd() {
     std::array<std::byte, sizeof(format::SnapshotBlockHeader) + sizeof(format::SnapshotEnd)> bytes;
     const auto rest = std::span(bytes).first(std::min<std::uint64_t>(file_.Size() - offset_, bytes.size()));
@@ -223,9 +224,9 @@ class SnapshotReader {
   bool has_incomplete_end_ = false;
 };
 
-// Writes all records to a file, which is emptied first and synced at the end: show(add) calls Status
-// add(key, value) for each. See SnapshotWriter::End for `end`, which need not be known before show returns,
-// except that it has a clock. Returns the id of the snapshot.
+// Empties a file, writes all records to it, and syncs it: show(add) calls Status add(key, value)
+// for each record. See SnapshotWriter::End for `end`; only whether it has a clock must be known
+// before show returns. Returns the id of the snapshot.
 template <File FileT, class Show>
 StatusOr<std::uint64_t> SaveSnapshot(FileT& file, bool has_clock, format::SnapshotEnd* end, Show&& show) {
   HAKO_RETURN_IF_ERROR(file.Resize(0));
@@ -237,11 +238,11 @@ StatusOr<std::uint64_t> SaveSnapshot(FileT& file, bool has_clock, format::Snapsh
   return writer.id();
 }
 
-// Replaces a database's records by those of a snapshot. First reads and validates all of it, with
-// no key longer than the database accepts, and no record that its CheckRecord refuses, if it has one; if that
-// fails the database is unchanged. If a Set fails
-// the database is left empty. Sets *applied_index to that of the snapshot, and gives the clock of the
-// database at least its time. FailedPrecondition if a log has later updates.
+// Replaces a database's records by those of a snapshot. First reads and validates all of the
+// snapshot: no key may be longer than the database accepts, and CheckRecord of the database, if it
+// has one, must accept each record. If that fails, the database is unchanged. If a Set fails, the
+// database is left empty. Sets *applied_index to that of the snapshot, and moves the clock of the
+// database forward to that of the snapshot. Returns FailedPrecondition if a log has later updates.
 template <File FileT, class D>
 Status LoadSnapshot(FileT& file, D& database, std::uint64_t* applied_index) {
   SnapshotReader<FileT> reader(file);

@@ -25,15 +25,15 @@ struct FileKind {
   std::uint32_t oldest, newest;  // versions that are read
 };
 
-// Whether the file is empty, or has only zeros, as an unfinished creation leaves it. A larger file than
-// that is no such file.
+// Whether the file is empty or has only zeros, as an unfinished creation leaves it. Files that are
+// too large for that do not count.
 template <File FileT>
 StatusOr<bool> HasOnlyZeros(const FileT& file) {
   constexpr std::uint64_t kBlankMax = 4 << 20;
   const std::uint64_t size = file.Size();
   if (size > kBlankMax) return false;
   std::array<char, 4096> bytes;
-  for (std::uint64_t at = 0; at < size; at += bytes.size()) {  // usually the first part decides
+  for (std::uint64_t at = 0; at < size; at += bytes.size()) {  // usually ends after the first part
     const std::string_view part(bytes.data(), std::min<std::uint64_t>(size - at, bytes.size()));
     HAKO_RETURN_IF_ERROR(file.ReadAt(at, {reinterpret_cast<std::byte*>(bytes.data()), part.size()}));
     if (part.find_first_not_of('\0') != part.npos) return false;
