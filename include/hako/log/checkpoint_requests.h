@@ -1,5 +1,5 @@
-// How a log requests checkpoints of its database, and how writers wait for one. "Checkpoint" means here
-// what it means in log/update_log.h.
+// How a log requests checkpoints of its database, and how writers wait for one. log/update_log.h
+// defines "checkpoint".
 //
 // Thread-safe.
 #pragma once
@@ -14,10 +14,11 @@ class CheckpointRequests {
  public:
   // Requests a checkpoint. The caller may have a bucket or a leaf locked, so this never waits.
   virtual void Ask() = 0;
-  // Whether the last checkpoint failed, or could not be started: no thread waits for the next one.
+  // Whether the last checkpoint failed or could not be started. If so, no thread waits for the next
+  // one.
   virtual bool has_failed() const = 0;
-  // Requests a checkpoint unless one is running. Waits until done() is true, which it can become when
-  // one ends, or until the time has passed. Returns done().
+  // Requests a checkpoint unless one is running. Waits until done() is true or the time has passed;
+  // done() can become true when a checkpoint ends. Returns done().
   virtual bool WaitFor(std::chrono::microseconds time, FunctionRef<bool()> done) = 0;
 
  protected:

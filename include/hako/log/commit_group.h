@@ -2,8 +2,9 @@
 // sync first waits for those that the last sync served (log/record_log.h).
 //
 // 1. It waits at most half as long as the last sync took, and at most 10 ms.
-// 2. It does not wait if all of them are waiting, so never where one thread commits alone.
-// 3. Once they stay away, the next 16 syncs wait for nobody.
+// 2. It does not wait if all of them are waiting already. So a thread that commits alone never
+//    waits.
+// 3. Once some of them stay away, the next 16 syncs do not wait.
 //
 // Threads: Enter and Leave are thread-safe. Gather, NoteSync and Patience are called by the thread that
 // syncs, one at a time.
@@ -23,11 +24,11 @@ class CommitGroup {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // This thread waits for a sync, until it leaves.
+  // From Enter to Leave the calling thread counts as waiting for a sync.
   void Enter() { num_waiting_.fetch_add(1, std::memory_order_relaxed); }
   void Leave() { num_waiting_.fetch_sub(1, std::memory_order_relaxed); }
 
-  // A sync is due: waits for more threads. Returns when that has ended.
+  // Call before a sync: waits for more threads. Returns the time at which the wait ended.
   Clock::time_point Gather() {
     const Clock::time_point begun = Clock::now();
     const Clock::duration patience = Patience();
@@ -40,7 +41,8 @@ class CommitGroup {
     if (patience > patience.zero() && now - begun >= patience) num_to_skip_ = kSkipped;
     return now;
   }
-  // The sync has ended. The threads that wait for it or for the next one are expected again.
+  // Call after a sync that took this long. The next Gather waits for the threads that wait now, for
+  // this sync or the next one.
   void NoteSync(Clock::duration took) {
     expected_ = num_waiting();
     took_ = took;
@@ -54,14 +56,14 @@ class CommitGroup {
 
  private:
   static constexpr unsigned kSkipped = 16;
-  static constexpr std::chrono::milliseconds kPatienceMax{10};  // a sync may have taken seconds
+  static constexpr std::chrono::milliseconds kPatienceMax{10};  // a bound, because a sync may take seconds
 
   unsigned num_waiting() const { return num_waiting_.load(std::memory_order_relaxed); }
 
   std::atomic<unsigned> num_waiting_{0};
   unsigned expected_ = 0;
-  unsigned num_to_skip_ = 0;  // syncs that wait for nobody
-  Clock::duration took_{0};   // the last sync
+  unsigned num_to_skip_ = 0;  // the number of next syncs that do not wait
+  Clock::duration took_{0};   // how long the last sync took
 };
 
 }  // namespace hako::log

@@ -1,10 +1,10 @@
-// The archive of the log of a database: a directory that keeps each segment (format/archive_format.h)
-// after the log has no more use for it. With a copy of the database it restores every later state
-// (dbm/restore.h).
+// The archive of the log of a database: a directory that keeps each segment
+// (format/archive_format.h) that the log itself no longer needs. Together with a copy of the
+// database it restores every later state (dbm/restore.h).
 //
-// The history in it is continuous: each segment names the one before, over all openings of the
-// database. A segment is stored only when all its records are durable in the log and a checkpoint has
-// them, so no crash can lead to another history than the archive has.
+// The history in it is continuous: each segment names the one before, across all openings of the
+// database. A segment is stored only when all its records are durable in the log and a checkpoint
+// has them, so after any crash the database is a continuation of the archive.
 //
 // One database at a time uses the directory: Lock holds a lock on the file "owner" there, which names the
 // database. A segment of another log is never replaced.
@@ -45,7 +45,7 @@ namespace hako::log {
 struct ArchivedSegment {
   std::string path;
   DatabaseId log{};
-  Segment segment;  // with its limit, and the predecessor in the archive
+  Segment segment;  // with its limit; its predecessor is the one in the archive
   Link link() const { return {log, segment.sequence}; }
 };
 
@@ -59,7 +59,7 @@ inline bool IsArchiveName(std::string_view name) {
          std::ranges::all_of(name.substr(0, kDigits), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Reads the header of a segment in an archive. DataLoss if it is damaged or too short.
+// Reads the header of a segment in an archive. Returns DataLoss if it is damaged or too short.
 template <PathFile F>
 StatusOr<ArchivedSegment> ReadArchived(const std::string& path) {
   FileOptions reading;
@@ -102,7 +102,7 @@ StatusOr<std::vector<ArchivedSegment>> ListArchive(const std::string& directory)
   return segments;
 }
 
-// FileT: of the log.
+// FileT is the type of the log's file.
 template <File FileT>
 class LogArchive {
  public:
@@ -112,7 +112,8 @@ class LogArchive {
 
   explicit LogArchive(std::string_view directory) : directory_(CanonicalOf(std::string(directory))) {}
 
-  // Finds the last segment. An error if the directory cannot be read, or that segment is damaged.
+  // Finds the last segment. Returns an error if the directory cannot be read or that segment is
+  // damaged.
   Status Load() {
     HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(directory_));
     const auto last = std::find_if(names.rbegin(), names.rend(), [](const std::string& name) { return IsArchiveName(name); });
@@ -122,7 +123,8 @@ class LogArchive {
     end_ = segment.segment.limit;
     return absl::OkStatus();
   }
-  // Keeps other databases away until Unlock. FailedPrecondition names the one that uses the directory.
+  // Keeps other databases from using the directory until Unlock. Returns FailedPrecondition, which
+  // names the other database, if one uses it.
   Status Lock(const std::string& database) {
     const std::string path = absl::StrCat(directory_, "/", std::string(format::kArchiveOwner));
     FileOptions options;
@@ -148,14 +150,15 @@ class LogArchive {
     owner_.reset();
   }
   const std::string& directory() const { return directory_; }
-  // The last segment of the history, which may have been moved elsewhere; none before the first.
+  // The last segment of the history, whose file may have been moved elsewhere. IsNone() before the
+  // first.
   const Link& last() const { return last_; }
-  // Whether the archive ends at this position, as Load has found it.
+  // Whether Load has found that the archive ends at this position.
   bool EndsAt(const Link& last, Lsn end) const { return last_ == last && end_ == end; }
   void set_last(const Link& last) { last_ = last; }
 
-  // Stores a segment of a log, with its records up to `end`, as the successor of last(). An error
-  // leaves the archive as it was.
+  // Stores a segment of a log, with its records up to `end`, as the successor of last(). On an
+  // error the archive is unchanged.
   Status Add(const FileT& file, const DatabaseId& log, const Segment& segment, Lsn end) {
     format::ArchiveHeader header{.magic = format::kArchiveMagic,
                                  .version = format::kArchiveVersion,
@@ -183,8 +186,8 @@ class LogArchive {
     if (!is_kept_) added_.push_back(segment.sequence);
     return absl::OkStatus();
   }
-  // Removes the segments that were added, as the database could not be opened, and its log has them. Not
-  // after Keep.
+  // Removes the segments that were added, after an Open that failed; the log still has them. Has no
+  // effect after Keep.
   void TakeBack() {
     for (const std::uint64_t sequence : added_) (void)RemoveFile(PathOf(sequence));
     added_.clear();
@@ -196,7 +199,8 @@ class LogArchive {
   }
 
  private:
-  // There may be a file of an earlier attempt, or with less of the segment.
+  // Refuses to replace a file of another log. A file of an earlier attempt, or one with less of the
+  // same segment, may be replaced.
   static Status RefuseOther(const std::string& path, const DatabaseId& log, const Segment& segment) {
     const StatusOr<ArchivedSegment> found = ReadArchived<ArchiveFile>(path);
     if (absl::IsNotFound(found.status())) return absl::OkStatus();
@@ -216,10 +220,10 @@ class LogArchive {
 
   std::string directory_;
   Link last_;
-  Lsn end_ = 0;                                  // of the segment that Load has found
+  Lsn end_ = 0;                                  // the end of the segment that Load has found
   std::optional<PositionalParallelFile> owner_;  // locked
   bool is_kept_ = false;
-  std::vector<std::uint64_t> added_;  // until Keep: sequences
+  std::vector<std::uint64_t> added_;  // sequences of the segments added before Keep
 };
 
 }  // namespace hako::log

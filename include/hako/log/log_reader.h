@@ -1,9 +1,9 @@
 // Reads the runs of a log from a position on, and finds its end.
 //
 // A log ends where the next record is not valid, or at the beginning of a short run without its end.
-// That is a torn tail, of updates that were never durable, unless a mark says otherwise: a mark that lies
-// behind the end and names a durable LSN beyond it proves that durable records are damaged. A segment
-// whose end is known (Segment::limit) has no torn tail: an invalid record there is always damage.
+// What follows is a torn tail: updates that were never durable. But a mark behind the end that
+// names a durable LSN beyond it proves that durable records are damaged. A segment whose end is
+// known (Segment::limit) has no torn tail: an invalid record there is always damage.
 #pragma once
 
 #include <algorithm>
@@ -28,33 +28,33 @@ namespace hako::log {
 
 using format::LogEntry;
 
-// When a run took effect: the LSN behind its last record, and the time of the last mark before it; 0 =
-// unknown.
+// The position and time of a run: the LSN behind its last record, and the time of the last mark
+// before it; 0 = unknown.
 struct RunTime {
   Lsn lsn = 0;
   std::uint64_t time = 0;  // in microseconds since 1970
 };
 
-// FileT: a File that is the log; or ReadSegment(segment, &bytes), which reads header and records of a
-// segment, and DamageAt(segment, lsn), an error.
+// FileT is a File that is the log; or it has ReadSegment(segment, &bytes), which reads the header
+// and the records of a segment, and DamageAt(segment, lsn), which returns an error.
 template <class FileT>
 class LogReader {
  public:
-  // `newer`: segments of the log that the chain does not reach.
+  // `newer` has the segments of the log that the chain does not reach.
   LogReader(const FileT& file, const std::deque<Segment>& chain, std::vector<Segment> newer, std::uint64_t secret)
       : file_(file), chain_(chain), newer_(std::move(newer)), secret_(secret) {}
 
-  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on, which must be a position
-  // with no run across it. From `end` on the log has all later runs: it is the position behind this
-  // one, or before, if a long run began there whose end was not yet read. Returns the end of the log.
-  // An error of the visitor ends the reading. DataLoss if durable records are missing or damaged.
-  // A visitor may take a RunTime, too.
+  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on; no run may lie across
+  // `from`. All later runs are in the log from `end` on: `end` is the position behind this run, or
+  // the beginning of a long run that was not read to its end. Returns the end of the log. An error
+  // of the visitor ends the reading. Returns DataLoss if durable records are missing or damaged.
+  // The visitor may take a RunTime as a third argument.
   template <class V>
   StatusOr<Lsn> Read(Lsn from, V&& visit);
-  // After Read: the highest LSN below which a mark says that all was durable; 0 without a mark.
+  // After Read: the highest LSN up to which a mark says that the log was durable; 0 without a mark.
   Lsn durable() const { return durable_; }
-  // The time of the last mark before `from`, in the same segment, or of the beginning of that segment;
-  // 0 = unknown.
+  // The time of the last mark before `from` in the same segment, or the time when that segment
+  // began; 0 = unknown.
   std::uint64_t start_time() const { return start_time_; }
   // Whether all records of a segment are valid up to its limit.
   StatusOr<bool> IsWhole(const Segment& segment);
@@ -69,16 +69,16 @@ class LogReader {
     Position begin;
     std::string bytes;  // keys and values
     std::vector<EntryPlace> entries;
-    bool is_complete = true;  // the last entry
+    bool is_complete = true;  // whether the last entry is complete
   };
-  // The record at `at` of the segment in bytes_, or nullptr.
+  // Returns the record at `at` of the segment in bytes_, or nullptr.
   const format::LogRecordHeader* RecordAt(const Segment& segment, Lsn at, Lsn limit) const;
   // Whether the record is a run of one entry, and no other run is being read.
   bool IsWholeRun(const format::LogRecordHeader& record) const {
     return record.stream == 0 && record.flags == 0 && run_.entries.empty() && streams_.empty() && record.op < format::kLogOps &&
            format::LogOp{record.op.get()} != format::LogOp::kPart && record.key_size <= record.size - sizeof(record);
   }
-  // The run that the record belongs to, or nullptr.
+  // Returns the run that the record belongs to, or nullptr.
   Run* RunOf(const format::LogRecordHeader& record, Position at);
   static bool Take(const format::LogRecordHeader& record, Run* run);
   template <class V>
@@ -113,7 +113,7 @@ class LogReader {
       return DataLossError("the log has a record that is damaged", segment.PlaceOf(at));
     }
   }
-  // The bytes of a mark, without a time or with one.
+  // The sizes of a mark, without a time and with one.
   static constexpr std::size_t kOldMark = sizeof(format::LogRecordHeader) + sizeof(format::LogMark::durable);
   static constexpr std::size_t kMark = sizeof(format::LogRecordHeader) + sizeof(format::LogMark);
   static bool IsMark(const format::LogRecordHeader& record) {
@@ -135,7 +135,7 @@ class LogReader {
   const std::vector<Segment> newer_;
   const std::uint64_t secret_;
   std::vector<char> bytes_;  // of one segment
-  Run run_;                  // the short one that is being read
+  Run run_;                  // the short run that is being read
   std::map<std::uint16_t, Run> streams_;
   Lsn durable_ = 0;  // the highest LSN that a mark names
   std::uint64_t time_ = 0, start_time_ = 0;
@@ -152,7 +152,8 @@ const format::LogRecordHeader* LogReader<FileT>::RecordAt(const Segment& segment
   return record->check == format::LogCheck(bytes, size, at, segment.sequence, secret) ? record : nullptr;
 }
 
-// A stream that does not begin here is the rest of a run without an end.
+// Returns nullptr for a record of a stream whose beginning was not read: it is left over from a run
+// without an end.
 template <class FileT>
 auto LogReader<FileT>::RunOf(const format::LogRecordHeader& record, Position at) -> Run* {
   if (record.stream == 0) return &run_;
@@ -161,7 +162,8 @@ auto LogReader<FileT>::RunOf(const format::LogRecordHeader& record, Position at)
   return it == streams_.end() ? nullptr : &it->second;
 }
 
-// Adds a record to the run. False if it does not fit there, which only a forged log shows.
+// Adds a record to the run. Returns false if the record does not fit there, which happens only in a
+// forged log.
 template <class FileT>
 bool LogReader<FileT>::Take(const format::LogRecordHeader& record, Run* run) {
   const auto op = format::LogOp{record.op.get()};
@@ -174,7 +176,7 @@ bool LogReader<FileT>::Take(const format::LogRecordHeader& record, Run* run) {
   return !run->is_complete || entry.key_size <= entry.end - entry.begin;
 }
 
-// Shows a run to the visitor, and forgets it.
+// Shows a run to the visitor, and clears it.
 template <class FileT>
 template <class V>
 Status LogReader<FileT>::Show(V& visit, const format::LogRecordHeader& last, Position end) {
@@ -223,7 +225,7 @@ template <class V>
 StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
   if (chain_.empty() ? from != 0 : chain_[0].first > from || chain_[0].end() < from)
     return absl::DataLossError(absl::StrCat("the log lacks the updates from LSN ", from, " on"));
-  Lsn at = from, end = from;  // `end` is that of the last complete run
+  Lsn at = from, end = from;  // `end` is the end of the last complete run
   for (std::size_t i = 0; i < chain_.size(); ++i) {
     const Segment& segment = chain_[i];
     const Lsn limit = LimitOf(i);

@@ -3,8 +3,8 @@
 //
 // Invariants
 //   1. `used_` is the chain from the oldest segment that is needed to the newest, each the
-//      predecessor of the next, in ascending order of LSNs and of sequences. It is found from its
-//      oldest segment on, which is durable: of the others, a power cut may have left any.
+//      predecessor of the next, in ascending order of LSNs and of sequences. Follow finds it from
+//      its oldest segment on, which is durable; a power cut may have left any of the others.
 //   2. Every segment of the file is in `used_` or in `free_`, or is being filled: it is in `unfilled_`, or
 //      between TakeUnfilled and Return.
 //   3. The sequence of a new segment is above that of every segment in the file, also of those that
@@ -34,15 +34,15 @@
 
 namespace hako::log {
 
-// A position in a log: format/log_format.h.
+// A position in a log (format/log_format.h).
 using Lsn = std::uint64_t;
 
-// Where the updates begin that a database lacks: an LSN, and the sequence of the segment that has it
-// or ends there.
+// The position from which on a database lacks the updates: an LSN, and the sequence of the segment
+// that has it or ends there.
 struct Position {
   Lsn lsn = 0;
   std::uint64_t sequence = 1;
-  // Whether a database names it as the end of its history: see format::kLogEnded.
+  // Whether this position is the end of a history: see format::kLogEnded.
   bool HasEnded() const { return (sequence & format::kLogEnded) != 0; }
   friend bool operator==(const Position&, const Position&) = default;
 };
@@ -50,7 +50,7 @@ struct Position {
 // Identifies the database that a log belongs to.
 using DatabaseId = format::LogId;
 
-// A segment of the history of a database: the log that it is of, and its sequence. Zeros = none.
+// Names a segment of the history of a database by its log and its sequence. Zeros = none.
 struct Link {
   DatabaseId log{};
   std::uint64_t sequence = 0;
@@ -58,11 +58,11 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-// How new segments are filled with zeros: by pages, so that the sync of a short update writes one or
-// two; or by blocks, which takes a third of the time, where syncs are rare.
+// The size of the writes that fill new segments with zeros: pages, so that the sync of a short
+// update writes one or two of them; or blocks, which take a third of the time, if syncs are rare.
 enum class ZeroFill : std::size_t { kPages = 4096, kBlocks = 32 << 10 };
 
-// A segment that is not whole yet: the file has its space, and zeros up to `at`.
+// A segment that is being filled: the file has its space, and zeros up to `at`.
 struct Unfilled {
   std::uint32_t index;
   std::uint64_t at;  // an offset in the file
@@ -73,16 +73,16 @@ struct Segment {
   std::uint32_t index = 0;
   std::uint64_t sequence = 0, predecessor = 0;
   Lsn first = 0;  // LSN of the first record
-  Lsn limit = 0;  // LSN where its records end, all of which are valid; 0 = unknown
-  // With an archive: format::LogSegmentHistory.
+  Lsn limit = 0;  // LSN where its records end; then all of them are valid. 0 = unknown
+  // Of a log with an archive; see format::LogSegmentHistory.
   DatabaseId predecessor_log{};
-  std::uint64_t secret = 0;  // 0 = that of the log
+  std::uint64_t secret = 0;  // 0 = the secret of the log
   std::uint64_t time = 0;
 
   Link before() const { return {predecessor_log, predecessor}; }
 
   std::uint64_t offset() const { return format::LogSegmentOffset(index); }
-  // Bytes for records, and the LSN that they would reach.
+  // The number of bytes for records, and the LSN at which a full segment ends.
   std::uint64_t capacity() const { return format::LogSegmentSize(index) - format::kLogSegmentHeader; }
   Lsn end() const { return first + capacity(); }
   std::uint64_t PlaceOf(Lsn lsn) const { return offset() + format::kLogSegmentHeader + (lsn - first); }
@@ -93,7 +93,7 @@ class LogSegments {
  public:
   LogSegments(FileT& file, const DatabaseId& database) : file_(file), database_(database) {}
 
-  // Reads the header of a segment; nullopt if it has no valid one.
+  // Reads the header of a segment. Returns nullopt if the header is invalid.
   static StatusOr<std::optional<format::LogSegmentStart>> ReadStart(const FileT& file, std::uint32_t index) {
     format::LogSegmentStart start;
     HAKO_RETURN_IF_ERROR(file.ReadAt(format::LogSegmentOffset(index), std::as_writable_bytes(std::span(&start, 1))));
@@ -101,17 +101,18 @@ class LogSegments {
     const bool is_valid = header.magic == format::kLogMagic && header.check == CheckOf(header) && header.index == index;
     return is_valid ? std::optional(start) : std::nullopt;
   }
-  // Reads the headers. InvalidArgument if the file is the log of another database. DataLoss if one
-  // names a later segment as its predecessor: so no chain returns to itself.
+  // Reads the headers. Returns InvalidArgument if the file is the log of another database, and
+  // DataLoss if a header names a later segment as its predecessor, so that no chain returns to
+  // itself.
   Status Load();
-  // Finds the chain that begins at `from`. DataLoss if that segment is missing.
+  // Finds the chain that begins at `from`. Returns DataLoss if that segment is missing.
   Status Follow(Position from);
-  // Extends the chain by segments of this log before it, of sequences above `after`, for an archive
-  // that lacks them; is_whole(segment) says whether all records of one are still there.
+  // Extends the chain by earlier segments of this log with sequences above `after`, for an archive
+  // that lacks them. is_whole(segment) says whether a segment still has all its records.
   template <class F>
   void FollowBack(std::uint64_t after, F&& is_whole);
-  // For an archive: new segments have a LogSegmentHistory, and the first one follows `last`.
-  // From now on Release drops no segment with a sequence of `keep` or above.
+  // For a log with an archive: new segments have a LogSegmentHistory, and the first one follows
+  // `last`.
   void UseHistory(Link last, std::uint64_t secret) {
     history_ = last;
     secret_ = secret;
@@ -119,6 +120,7 @@ class LogSegments {
   }
   // Whether later segments may have a kTime.
   void set_has_times(bool has_times) { has_times_ = has_times; }
+  // From now on Release drops no segment with a sequence of `keep` or above.
   void Hold(std::uint64_t keep) { held_ = keep; }
   std::uint64_t held() const { return held_; }
   // The predecessor of the first segment.
@@ -137,21 +139,23 @@ class LogSegments {
   void Release(Position keep) {
     while (used_.size() > 1 && used_.front().sequence < std::min(keep.sequence, held_)) PopOldest();
   }
-  // Appends a new segment to the chain, which becomes the successor of `predecessor` (0 = none),
-  // and writes its header. Takes a free segment, or makes the file longer. ResourceExhausted if
-  // there is no space; nothing has changed then.
+  // Appends a new segment to the chain, as the successor of `predecessor` (0 = none), and writes
+  // its header. Takes a free segment, or makes the file longer. Returns ResourceExhausted, and
+  // changes nothing, if there is no space.
   Status Start(Lsn first, std::uint64_t predecessor);
-  // Makes sure that there is a free segment: on a full device the log goes on in it after a Release.
+  // Makes sure that there is a free segment, in which the log can go on if the device becomes full.
   Status KeepOneFree() { return free_.empty() ? FillSome(~std::uint64_t{0}) : absl::OkStatus(); }
   // Makes sure that Start finds free segments with room for this many bytes.
   Status Reserve(std::uint64_t bytes);
 
   bool has_free() const { return !free_.empty(); }
-  // The segment that will be free next: one that was filled in part, or the file becomes longer by one.
+  // Takes the segment that will be free next: one that was filled in part, or a new one at the end
+  // of the file.
   StatusOr<Unfilled> TakeUnfilled();
-  // Fills the next `bytes` of it, or its rest. Takes long, and may run beside all other functions.
+  // Fills the next `bytes` of the segment, or the rest of it. Takes long, and may run beside all
+  // other functions.
   static Status Fill(FileT& file, ZeroFill fill, std::uint64_t bytes, Unfilled* segment);
-  // The segment is free if it is whole, else the one that TakeUnfilled takes.
+  // Returns a segment of TakeUnfilled: as a free one if it is filled, else as the next one to fill.
   void Return(const Unfilled& segment);
   // Fills `bytes` of the segment that will be free next.
   Status FillSome(std::uint64_t bytes);
@@ -159,7 +163,7 @@ class LogSegments {
   void set_fill(ZeroFill fill) { fill_ = fill; }
 
   const std::deque<Segment>& used() const { return used_; }
-  // Drops the segments between that of this sequence and the newest: those that a recovery
+  // Drops the segments between the one with this sequence and the newest, which a recovery has
   // discarded.
   void DropAfter(std::uint64_t sequence) {
     const Segment newest = used_.back();
@@ -194,8 +198,8 @@ class LogSegments {
   std::uint64_t last_sequence_ = 0;
   std::deque<Segment> used_;
   std::vector<std::uint32_t> free_;
-  std::vector<Unfilled> unfilled_;  // several only where two threads grow the log at once
-  std::vector<Segment> found_;      // by Load, in ascending order of sequences
+  std::vector<Unfilled> unfilled_;  // more than one only if two threads grow the log at once
+  std::vector<Segment> found_;      // what Load has found, in ascending order of sequences
   Link history_;                    // the last segment of the log before this one
   std::uint64_t secret_ = 0;        // 0 = without an archive
   bool has_times_ = false;
@@ -236,7 +240,8 @@ Status LogSegments<FileT>::Follow(Position from) {
     return it == found_.rend() ? nullptr : &*it;
   };
   const Segment* next = find([&](const Segment& segment) { return segment.sequence == from.sequence; });
-  // A power cut may leave only the second of two attempts to begin.
+  // A log that began twice may have lost its first segment in a power cut: any segment that begins
+  // at LSN 0 will do.
   if (next == nullptr && from.lsn == 0) next = find([](const Segment& segment) { return segment.first == 0; });
   if (next == nullptr && (from.lsn != 0 || !found_.empty()))
     return absl::DataLossError(absl::StrCat("the log lacks the updates from LSN ", from.lsn, " on"));
@@ -251,7 +256,7 @@ Status LogSegments<FileT>::Follow(Position from) {
   return absl::OkStatus();
 }
 
-// The end of a segment before the chain is where the next one begins.
+// A segment before the chain ends where the next one begins.
 template <File FileT>
 template <class F>
 void LogSegments<FileT>::FollowBack(std::uint64_t after, F&& is_whole) {
@@ -282,9 +287,9 @@ StatusOr<Unfilled> LogSegments<FileT>::TakeUnfilled() {
   return Unfilled{index, format::LogSegmentOffset(index)};
 }
 
-// Zeros are written, not only allocated: a sync after a write into space that was never written
-// would also write the file system's journal. Some file systems cache as much at once as a write is
-// long, and later write as much at once.
+// Writes zeros instead of only allocating space: a sync after a write into space that was never
+// written would also write the file system's journal. The size of the writes matters because some
+// file systems cache, and later write back, units of the size of the first write.
 template <File FileT>
 Status LogSegments<FileT>::Fill(FileT& file, ZeroFill fill, std::uint64_t bytes, Unfilled* segment) {
   static constexpr std::array<std::byte, static_cast<std::size_t>(ZeroFill::kBlocks)> kZeros{};
@@ -314,7 +319,7 @@ Status LogSegments<FileT>::FillSome(std::uint64_t bytes) {
   return status;
 }
 
-// The largest part of an entry may be left over at the end of each segment.
+// Each segment may waste space for the largest part of an entry at its end.
 template <File FileT>
 Status LogSegments<FileT>::Reserve(std::uint64_t bytes) {
   const auto room = [](std::uint32_t index) {

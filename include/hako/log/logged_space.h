@@ -19,9 +19,9 @@ template <class Space, File LogFile>
 class LoggedSpace final : public Space {
  public:
   struct WriterState : Space::WriterState {
-    Lsn lsn = 0;  // behind its last update in the log
+    Lsn lsn = 0;  // the LSN behind its last update in the log
     AheadRun logged_ahead;
-    Status error;  // of a call that has no other way to return one
+    Status error;  // the error of a call that cannot return one
   };
 
   // As Space::Create.
@@ -37,15 +37,15 @@ class LoggedSpace final : public Space {
   const Log& log() const { return log_; }
   SyncProgress& sync_progress() { return progress_; }
 
-  // With nothing locked: waits a while for a snapshot if the log has become long.
+  // Waits a while for a snapshot if the log has become long. The caller must hold no lock.
   void PauseIfLogIsLong() {
     if (!needs_pause_.load(std::memory_order_relaxed)) return;
     needs_pause_.store(false, std::memory_order_relaxed);
     log_.PauseIfLong();
   }
 
-  // A part of an update is undone, so this is no state to be saved. Opening the database again
-  // restores the state before the update or, if it was logged, after it.
+  // Call if only a part of an update was made: the state must not be saved. Opening the database
+  // again restores the state before the update or, if it was logged, the state after it.
   void Poison(const Status& why) {
     damage_.Set(NoMoreWritesError(why));
     if (log_.is_on()) log_.Fail(why);

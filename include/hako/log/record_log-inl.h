@@ -12,8 +12,8 @@ Status RecordLog<FileT>::Begin(Position keep, ZeroFill fill) HAKO_TRY {
   {
     sync::MutexLock lock(tail_mutex_);
     segments_.set_fill(fill);
-    // The log is read from this one on up to its end. An empty segment of an earlier opening is
-    // skipped: many openings without an update need no more space.
+    // The predecessor is the last segment with records. An empty segment of an earlier opening is
+    // skipped, so that many openings without an update need no more space.
     std::uint64_t predecessor = segments_.first_predecessor();
     if (!segments_.used().empty()) {
       const Segment& last = SegmentAt(tail);
@@ -146,8 +146,8 @@ StatusOr<Lsn> RecordLog<FileT>::Append(std::span<const LogEntry> entries) HAKO_T
 }
 HAKO_OR_NO_MEMORY
 
-// Makes sure, if it can, that there is room for this many bytes, so that no segment is filled with
-// zeros under the lock.
+// Tries to make room for this many bytes before the lock is taken, so that no segment is filled
+// with zeros under the lock.
 template <File FileT>
 void RecordLog<FileT>::PrepareRoom(std::uint64_t bytes) {
   StatusOr<Unfilled> segment = Unfilled();
@@ -158,14 +158,15 @@ void RecordLog<FileT>::PrepareRoom(std::uint64_t bytes) {
     segment = segments_.TakeUnfilled();
     fill = segments_.fill();
   }
-  if (!segment.ok()) return;  // AppendParts reports it, and the other error
+  if (!segment.ok()) return;  // AppendParts reports this error and the other one
   (void)LogSegments<FileT>::Fill(file_, fill, segment->rest(), &*segment);
   sync::MutexLock lock(tail_mutex_);
   segments_.Return(*segment);
 }
 
-// Fills a part of the next segment for each part that is written of the second half of the present one:
-// no short update waits until a whole segment is filled. Errors are reported where the space is needed.
+// While the second half of a segment is written, each step also fills a step of the next segment,
+// so no short update waits until a whole segment is filled. Errors are reported where the space is
+// needed.
 template <File FileT>
 void RecordLog<FileT>::FillAhead() {
   static constexpr std::uint64_t kBytes = format::kLogSegmentMax / (kFillSteps / 2);
@@ -195,8 +196,8 @@ void RecordLog<FileT>::EndStream(AheadRun* run) {
   run->stream_ = format::kLogStreams;
 }
 
-// Appends all parts but the last, between which others append theirs. False if a position was taken
-// meanwhile. After false or an error, a run without an end is left in the log.
+// Appends all parts but the last; other threads may append between them. Returns false if a
+// position was taken meanwhile. After false or an error, a run without an end is left in the log.
 template <File FileT>
 StatusOr<bool> RecordLog<FileT>::TryPutAhead(AheadRun* run) {
   const std::span<Part> parts = std::span(run->parts_).first(run->parts_.size() - 1);
@@ -221,7 +222,7 @@ StatusOr<bool> RecordLog<FileT>::TryPutAhead(AheadRun* run) {
 
 template <File FileT>
 Status RecordLog<FileT>::PutAhead(AheadRun* run) {
-  static constexpr int kTries = 4;  // then Append appends it all
+  static constexpr int kTries = 4;  // after these, Append appends the whole entry
   for (int i = 0; i < kTries; ++i) {
     const StatusOr<bool> is_put = TryPutAhead(run);
     if (!is_put.ok()) run->Reset();
@@ -241,7 +242,7 @@ Status RecordLog<FileT>::AppendAhead(const LogEntry& entry, AheadRun* run) HAKO_
 }
 HAKO_OR_NO_MEMORY
 
-// Without a stream number all is appended in one hold of the mutex.
+// Without a stream number the whole run is appended in one hold of the mutex.
 template <File FileT>
 Status RecordLog<FileT>::Append(AheadRun* run, Lsn* lsn) {
   for (;;) {
@@ -306,7 +307,7 @@ Status RecordLog<FileT>::Put(Part& part) {
   return Write(part.header, part.key, part.value);
 }
 
-// The mark must stay valid.
+// A mark that became invalid could not prove damage.
 template <File FileT>
 auto RecordLog<FileT>::MarkPart(const format::LogMark& mark, bool has_time) -> Part {
   Part part{};
@@ -321,7 +322,8 @@ Status RecordLog<FileT>::SyncSegment(Position position) {
   Segment segment;
   {
     sync::MutexLock lock(tail_mutex_);
-    // Not by its LSN: where a segment ends, the next one begins.
+    // Look for the sequence instead of the LSN, because one segment ends at the LSN at which the
+    // next begins.
     const auto& used = segments_.used();
     segment = *std::find_if(used.begin(), used.end() - 1, [&](const Segment& s) { return s.sequence >= position.sequence; });
   }

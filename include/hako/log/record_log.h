@@ -1,19 +1,17 @@
 // The log of a database: updates are appended in the order in which they are made, and are read
 // again after a crash.
 //
-// An update that Append has accepted survives the death of the process where the file does
+// An update that Append has accepted survives the death of the process if writes to the file do
 // (KernelBackedFile, or a write to the kernel's page cache). It survives a power cut once
-// WaitDurable of its LSN has returned. Recovery yields a prefix of the log, at the boundary of a
-// run: at least all that was durable.
+// WaitDurable of its LSN has returned. Recovery returns a prefix of the log that ends between two
+// runs and has at least everything that was durable.
 //
 // Group commit: the first thread that waits for durability syncs the file, for itself and for all
 // updates that were appended before. Threads that arrive meanwhile are served by the next sync,
-// which one of them makes. Threads that commit again and again would so form two groups, each of
-// which waits for the other's sync. Therefore a thread first waits for those that the last sync has
-// served, for half as long as that sync took and 10 ms at most; once they stay away it waits for
-// nobody for a while. A thread alone never waits, and there is no timer. Before a sync a mark is
-// appended that names the LSN up to which all is durable, which tells damage from a torn tail
-// (log/log_reader.h).
+// which one of them makes. Threads that commit again and again would thus form two groups, each
+// waiting for the other's sync. Therefore a thread first waits for the threads that the last sync
+// has served (log/commit_group.h). Before a sync a mark is appended, which names the LSN up to
+// which the log is durable. Marks tell damage from a torn tail (log/log_reader.h).
 //
 // With an archive (log/log_archive.h) the log keeps each segment until Archive has stored it, and
 // has marks with a time: one before an update that comes kMarkInterval or more after the last mark.
@@ -23,17 +21,18 @@
 //
 // Invariants
 //   1. A short run is appended in one hold of tail_mutex_, after the segments that it needs are
-//      reserved. A long one is appended in several, so that others need not wait for it. It takes
-//      effect with its last record: it is in the log as a whole or, after an error, not at all.
+//      reserved. A long run is appended in several holds, so that other threads need not wait for
+//      it. A run takes effect with its last record: it is in the log as a whole or, after an error,
+//      not at all.
 //   2. A place of a segment is written once in each use of the segment. So a record that recovery
 //      drops can never become valid behind a newer one.
 //   3. durable_ <= tail_, and both only grow.
-//   4. A position that the database keeps has no long run across it: writers are stopped when it is
-//      taken, and what was appended ahead is given up, to be appended again.
+//   4. No long run lies across a position that the database keeps: writers are stopped when the
+//      position is taken, and runs that were appended ahead are given up and appended again.
 //   5. Begin syncs the header of its segment before the first Append. After a crash the updates that
 //      recovery dropped stay dropped.
 //
-// After a failed write or sync the log refuses updates, as the state of the device is unknown.
+// After a failed write or sync the log refuses updates, because the state of the device is unknown.
 //
 // Thread-safe, except Open, Replay, Begin and Close. Locks: sync_mutex_ is not held during a sync;
 // tail_mutex_ is taken with no other lock of the log held.
@@ -69,7 +68,7 @@ namespace hako::log {
 // Runs of more bytes than this are long.
 inline constexpr std::size_t kLongRun = 32 * format::kLogPartMax;
 
-// A long entry that is being appended in two steps: RecordLog::AppendAhead. Its key and value must
+// A long entry that is appended in two steps: see RecordLog::AppendAhead. Its key and value must
 // stay valid.
 class AheadRun {
  public:
@@ -81,14 +80,14 @@ class AheadRun {
   friend class RecordLog;
   struct Part {
     format::LogRecordHeader header;
-    std::string_view key, value;  // of the body, back to back
+    std::string_view key, value;  // the body, back to back
   };
   using Parts = absl::InlinedVector<Part, 1>;
   void Reset() { Parts().swap(parts_); }
 
   Parts parts_;
-  unsigned stream_ = format::kLogStreams;  // this: none, as all are in use; then nothing is appended
-  std::uint64_t positions_taken_ = 0;      // when it began
+  unsigned stream_ = format::kLogStreams;  // kLogStreams = none, because all are in use; then nothing is appended
+  std::uint64_t positions_taken_ = 0;      // number of positions taken before it began
 };
 
 template <File FileT>
@@ -104,8 +103,8 @@ class RecordLog {
   RecordLog(const RecordLog&) = delete;
   RecordLog& operator=(const RecordLog&) = delete;
 
-  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on: see LogReader::Read. May
-  // be repeated.
+  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on: see LogReader::Read.
+  // May be called again.
   template <class V>
   Status Replay(Position from, V&& visit) {
     sync::MutexLock lock(tail_mutex_);
@@ -120,15 +119,15 @@ class RecordLog {
     sync::MutexLock lock(tail_mutex_);
     return segments_.is_empty();
   }
-  // Makes all of the log durable that Open has found.
+  // Makes everything that Open has found in the log durable.
   Status Sync() { return file_.Sync(); }
   // The number of segments that Replay has read.
   std::size_t num_segments() const {
     sync::MutexLock lock(tail_mutex_);
     return segments_.used().size();
   }
-  // Starts a segment behind the end that Replay found. The updates from `keep` on, which is durable,
-  // are not durable elsewhere.
+  // Starts a segment behind the end that Replay found. Keeps the updates from `keep` on, a position
+  // that a durable superblock names.
   Status Begin(Position keep, ZeroFill fill = ZeroFill::kPages);
 
   // Before Begin: whether the log may have a kTime.
@@ -139,7 +138,8 @@ class RecordLog {
 
   // ---- with an archive ----
 
-  // In place of Replay, for a new log: it continues the history after segment `last`, at this LSN.
+  // Call instead of Replay for a new log: it continues the history after segment `last`, at this
+  // LSN.
   void ContinueHistory(Link last, Lsn lsn) {
     sync::MutexLock lock(tail_mutex_);
     segments_.UseHistory(last, secret_);
@@ -147,34 +147,37 @@ class RecordLog {
     has_archive_ = true;
     tail_.store(lsn, std::memory_order_relaxed);
   }
-  // After Replay of a log with an archive: finds the segments that the archive lacks, although the
-  // database has their updates. FailedPrecondition if the archive does not go on in this log.
+  // Call after Replay of a log with an archive: finds the segments that the archive lacks although
+  // the database has their updates. Returns FailedPrecondition if the archive does not continue in
+  // this log.
   Status FindUnarchived(LogArchive<FileT>& archive);
-  // Stores the segments of sequences below `end` that the archive lacks: all but the newest, or with
-  // kAll that one, too, up to the present end of the log. REQUIRES: they are durable, and one thread calls
-  // it at a time (unchecked: a log that was replayed does not know what Sync has covered)
+  // Stores the segments with sequences below `end` that the archive lacks, without the newest; with
+  // kAll, also the newest one, up to the present end of the log. REQUIRES: they are durable, and
+  // one thread calls it at a time (unchecked: a log that was replayed does not know what Sync has
+  // covered)
   Status Archive(LogArchive<FileT>& archive, std::uint64_t end);
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
-  // The last segment that has records below this position, which is no older than the last Release.
+  // Returns the last segment that has records below this position. The position must not be older
+  // than the last Release.
   Link LinkAt(Lsn lsn, const LogArchive<FileT>& archive) const;
 
-  // Appends a run; returns its LSN, for WaitDurable. ResourceExhausted if there is no space: nothing
-  // was appended, and later calls may succeed. REQUIRES: entries is not empty
+  // Appends a run, and returns its LSN for WaitDurable. Returns ResourceExhausted if there is no
+  // space: then nothing was appended, and later calls may succeed. REQUIRES: entries is not empty
   StatusOr<Lsn> Append(std::span<const LogEntry> entries);
   StatusOr<Lsn> Append(const LogEntry& entry) { return Append(std::span(&entry, 1)); }
-  // The same for a short entry where the segment, which is mapped, has room. False: nothing was done,
-  // and Append may do it, or has the error.
+  // The same for a short entry, if the segment is mapped and has room. After false nothing was
+  // done; call Append, which does it or returns the error.
   HAKO_INLINE bool TryAppend(const LogEntry& entry, Lsn* lsn);
-  // Append a long entry in two steps: AppendAhead, with nothing locked, all but its last record;
-  // Append the rest, with which it takes effect. After an error, and if the entry is short, the run is
-  // not open, and nothing is appended. Abandon an open run that shall not take effect.
+  // Append a long entry in two steps. AppendAhead, called with nothing locked, appends all but its
+  // last record; Append appends the rest, with which the entry takes effect. After an error, or if
+  // the entry is short, the run is not open and has no effect. Abandon gives up an open run.
   Status AppendAhead(const LogEntry& entry, AheadRun* run);
   Status Append(AheadRun* run, Lsn* lsn);
   void Abandon(AheadRun* run);
-  // Makes sure that there is space for runs of this many bytes. ResourceExhausted if not.
+  // Reserves space for runs of this many bytes. Returns ResourceExhausted if there is none.
   Status Reserve(std::uint64_t bytes);
 
-  // Makes the segment durable, empty or not, that this position names.
+  // Makes the segment that this position names durable, even if it is empty.
   Status SyncSegment(Position position);
   // Returns once everything below `lsn` survives a power cut.
   Status WaitDurable(Lsn lsn);
@@ -187,15 +190,15 @@ class RecordLog {
     sync::MutexLock lock(tail_mutex_);
     return Here();
   }
-  // The same, to be kept by the database once the log is durable up to it: gives up the runs that are
-  // appended ahead.
+  // Returns the end of the log as a position that the database may keep once the log is durable up
+  // to it: gives up the runs that are appended ahead.
   // REQUIRES: writers are stopped (unchecked: the log does not know them)
   Position TakePosition() {
     sync::MutexLock lock(tail_mutex_);
     ++positions_taken_;
     return Here();
   }
-  // The updates before `keep`, which is durable, are not needed any more.
+  // Call when a durable superblock names `keep`: the updates before it are no longer needed.
   void Release(Position keep) {
     sync::MutexLock lock(tail_mutex_);
     segments_.Release(keep);
@@ -204,14 +207,14 @@ class RecordLog {
     sync::MutexLock lock(tail_mutex_);
     return segments_.file_bytes();
   }
-  // The size in bytes that the file can grow to.
+  // Returns the size in bytes that the file can grow to.
   std::uint64_t capacity() const {
     if constexpr (requires { file_.SizeMax(); }) return file_.SizeMax();
     return ~std::uint64_t{0};
   }
   Status Health() const { return failure_.Get(); }
   Status Close() { return file_.Close(); }
-  // A database needs the file from now on, or may.
+  // Call when a database may need the file from now on: Close no longer removes a new file.
   void Keep() {
     if constexpr (UndoableFile<FileT>) file_.SetTakeBack(TakeBack::kNothing);
   }
@@ -221,7 +224,7 @@ class RecordLog {
   using Parts = AheadRun::Parts;
   static constexpr std::uint64_t kMarkInterval = 100'000;  // in microseconds
   static constexpr std::size_t kMarkSpace = format::LogRecordSpace(sizeof(format::LogRecordHeader) + sizeof(format::LogMark));
-  static constexpr std::uint64_t kFillSteps = 64;  // of a segment; the next one is filled in the second half of them
+  static constexpr std::uint64_t kFillSteps = 64;  // steps in a segment; the next segment is filled during the second half of them
   static constexpr std::size_t kPartsAtOnce = kLongRun / format::kLogPartMax;  // in one hold of tail_mutex_
 
   RecordLog(FileT file, const DatabaseId& database, std::uint64_t secret)
@@ -241,11 +244,11 @@ class RecordLog {
   // Writes the record at the tail, and its check. REQUIRES: it fits in the segment
   Status Write(const format::LogRecordHeader& header, std::string_view key, std::string_view value)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
-  // Makes the record at `out`, which is for this place of the log.
+  // Makes the record of this LSN and sequence at `out`.
   HAKO_INLINE static void Make(const format::LogRecordHeader& header, std::string_view key, std::string_view value, Lsn lsn,
                                std::uint64_t sequence, std::uint64_t secret, char* out);
   static Part MarkPart(const format::LogMark& mark, bool has_time);
-  // Whether an update needs a mark before it, for its time.
+  // Whether the next update needs a mark before it, to record the time.
   bool MarkIsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_) {
     return has_archive_ && CoarseWallClock() >= marked_at_ + kMarkInterval;
   }
@@ -268,24 +271,25 @@ class RecordLog {
     failure_.Set(NoMoreWritesError(status));
     return status;
   }
-  // Appends a mark and syncs all before it; returns the LSN that is durable then.
+  // Appends a mark and syncs everything before it. Returns the LSN up to which the log is durable
+  // then.
   StatusOr<Lsn> SyncTail();
-  // The same as the one thread that syncs, and tells the others.
+  // Calls SyncTail as the one thread that syncs, and wakes the others.
   Status SyncForAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sync_mutex_);
 
   FileT file_;
   const DatabaseId database_;
   const std::uint64_t secret_;
-  mutable sync::SpinLock tail_mutex_;  // held for longer only where a segment begins
+  mutable sync::SpinLock tail_mutex_;  // held for longer only when a segment begins
   LogSegments<FileT> segments_ ABSL_GUARDED_BY(tail_mutex_);
-  std::atomic<Lsn> tail_{0};  // changed with tail_mutex_ held
+  std::atomic<Lsn> tail_{0};  // changes only with tail_mutex_ held
   std::uint64_t free_streams_ ABSL_GUARDED_BY(tail_mutex_) = ~std::uint64_t{0};
   std::uint64_t positions_taken_ ABSL_GUARDED_BY(tail_mutex_) = 0;
-  // The newest segment: its end, its sequence, and where LSN 0 would be in the map.
+  // Of the newest segment: its end, its sequence, and the address in the map that LSN 0 would have.
   Lsn segment_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;
-  Lsn step_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;   // where FillAhead is due next; at most segment_end_
-  Lsn step_ ABSL_GUARDED_BY(tail_mutex_) = 0;       // bytes from there to the time after that
-  Lsn quick_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;  // how far TryAppend need not ask for a mark; 0 with an archive
+  Lsn step_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;   // the LSN at which FillAhead is due next; at most segment_end_
+  Lsn step_ ABSL_GUARDED_BY(tail_mutex_) = 0;       // bytes between two calls of FillAhead
+  Lsn quick_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;  // TryAppend may append up to here without a mark; 0 with an archive
   std::uint64_t segment_sequence_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   char* segment_base_ ABSL_GUARDED_BY(tail_mutex_) = nullptr;
   bool has_archive_ ABSL_GUARDED_BY(tail_mutex_) = false;
@@ -294,8 +298,8 @@ class RecordLog {
   sync::Mutex sync_mutex_;
   sync::ConditionVariable synced_;
   bool is_syncing_ ABSL_GUARDED_BY(sync_mutex_) = false;
-  CommitGroup group_;            // of the threads in WaitDurable
-  std::atomic<Lsn> durable_{0};  // changed with sync_mutex_ held
+  CommitGroup group_;            // the threads in WaitDurable
+  std::atomic<Lsn> durable_{0};  // changes only with sync_mutex_ held
   sync::StickyStatus failure_;
 };
 

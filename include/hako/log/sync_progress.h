@@ -1,6 +1,6 @@
 // Asks for synchronizations of a database on behalf of its log, and lets writers wait for one.
 //
-// Thread-safe, except Start, which is called before all else.
+// Thread-safe, except Start, which must be called first.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@ namespace hako::log {
 
 class SyncProgress final : public CheckpointRequests {
  public:
-  // `ask` arranges a synchronization and returns true, or returns false. Its caller has a bucket or
-  // a leaf locked, so it must not wait.
+  // `ask` arranges a synchronization and returns true, or returns false if it cannot. It must not
+  // wait, because its caller has a bucket or a leaf locked.
   struct Call {
     bool (*ask)(void* context) = nullptr;
     void* context = nullptr;
@@ -23,10 +23,10 @@ class SyncProgress final : public CheckpointRequests {
 
   void Start(Call call) { call_ = call; }
 
-  // Whether one was due since the last call.
+  // Whether a synchronization was requested since the last call.
   bool TakeAsked() { return is_asked_.load(std::memory_order_relaxed) && is_asked_.exchange(false, std::memory_order_relaxed); }
 
-  // One has ended.
+  // Call when a synchronization has ended.
   void NoteSynced(bool ok) {
     sync::MutexLock lock(mutex_);
     has_failed_.store(!ok, std::memory_order_relaxed);
