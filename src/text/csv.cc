@@ -24,7 +24,7 @@ Status CsvReader::Feed(std::string_view piece) {
         ++num_marks_;
         continue;
       }
-      // Not a whole mark: its bytes are of the first field.
+      // The mark is not complete, so its bytes belong to the first field.
       for (std::size_t i = 0, size = std::exchange(num_marks_, kNoMarks); i < size; ++i) HAKO_RETURN_IF_ERROR(FeedByte(kByteOrderMark[i]));
     }
     HAKO_RETURN_IF_ERROR(FeedByte(c));
@@ -92,7 +92,7 @@ Status CsvReader::EndRecord() {
 }
 
 Status CsvReader::End() {
-  // A text that is a part of a mark.
+  // The whole text is a part of a mark, so its bytes are a field.
   for (std::size_t i = 0, size = num_marks_ < kNoMarks ? std::exchange(num_marks_, kNoMarks) : 0; i < size; ++i)
     HAKO_RETURN_IF_ERROR(FeedByte(kByteOrderMark[i]));
   if (state_ == State::kQuoted) return Refuse("the quote of a field is not closed", field_line_);

@@ -11,12 +11,11 @@
 
 namespace hako {
 
-// Where lines are longer than the buffer, bytes that were searched for a line feed are not searched
-// again: the search goes on behind it.
+// If a line is longer than the buffer, does not search the same bytes for a line feed again.
 StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
   constexpr std::size_t kLinesMax = 2;
   HAKO_ASSERT(!lines.empty() && lines.size() <= kLinesMax);
-  std::size_t ends[kLinesMax];  // of the lines found, and all positions here, from begin_ on
+  std::size_t ends[kLinesMax];  // ends of the lines found; all positions here count from begin_
   std::size_t found = 0;
   std::size_t searched = 0;
   bool is_cut = false;  // the last line has no line feed
@@ -52,8 +51,8 @@ StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
   return found;
 }
 
-// Moves the rest to the front of the buffer and reads on behind it; false at the end of the
-// text.
+// Moves the unread rest to the front of the buffer and reads more behind it. Returns false at the
+// end of the text.
 StatusOr<bool> LineReader::ReadMore() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= std::exchange(begin_, 0);
@@ -66,8 +65,8 @@ StatusOr<bool> LineReader::ReadMore() {
 
 namespace {
 
-// The common part of the formats. A format F reads one record: bool ReadRecord(KeyValue*), by way
-// of Take and Refuse, false where there is none.
+// The common part of the formats. A format F reads one record by bool ReadRecord(KeyValue*), which
+// uses Take and Refuse and returns false if there is none.
 template <class F>
 class FormatReader : public RecordReader {
  public:
@@ -76,7 +75,7 @@ class FormatReader : public RecordReader {
   StatusOr<std::size_t> Read(std::span<KeyValue> records) final {
     std::size_t count = 0;
     while (status_.ok() && count < records.size()) {
-      waits_ = count == 0;  // data read from the source replaces the earlier records
+      waits_ = count == 0;  // more data from the source would replace the earlier records
       if (!static_cast<F*>(this)->ReadRecord(&records[count])) break;
       ++count;
     }
@@ -87,8 +86,8 @@ class FormatReader : public RecordReader {
  protected:
   using Line = LineReader::Line;
 
-  // Takes lines; how many there were. Fewer at the end, and none where this record has not wholly
-  // arrived, which is then no matter.
+  // Takes lines and returns their number: fewer at the end of the text, and 0 if the buffer does
+  // not have all of them and Read already has records to return.
   std::size_t Take(std::span<Line> lines) {
     if (!waits_) return lines_->NextBuffered(lines);
     const StatusOr<std::size_t> count = lines_->Next(lines);
@@ -97,14 +96,14 @@ class FormatReader : public RecordReader {
     return 0;
   }
   bool TakeLine(Line* line) { return waits_ ? Take(std::span(line, 1)) != 0 : lines_->NextBuffered(line); }
-  // The next line that is not blank.
+  // Takes the next line that is not blank.
   bool TakeLineWithText(Line* line) {
     do {
       if (!TakeLine(line)) return false;
     } while (std::all_of(line->begin(), line->end(), F::IsBlank));
     return true;
   }
-  // Whether Take came to the end of the text where it took too few.
+  // After Take has taken too few lines: whether the text has ended.
   bool IsAtEnd() const { return waits_ && status_.ok(); }
 
   // Removes the carriage return before the line feed if the first line had one: see the head of
@@ -121,7 +120,7 @@ class FormatReader : public RecordReader {
     return true;
   }
 
-  // The line last taken is malformed, or the one before it.
+  // Reports that the line last taken, or one `lines_before` it, is malformed.
   bool Refuse(std::string_view what, std::uint64_t lines_before = 0) {
     status_ = absl::InvalidArgumentError(absl::StrCat("line ", lines_->line_number() - lines_before, ": ", ToAbsl(what)));
     return false;
@@ -138,7 +137,7 @@ class FormatReader : public RecordReader {
 
 std::string_view ViewOf(std::span<const char> line) { return {line.data(), line.size()}; }
 
-// Decodes a field in its place; false where it is malformed.
+// Decodes a field in place. Returns false if it is malformed.
 template <class Decode>
 bool DecodeInPlace(std::span<char> field, Decode decode, std::string_view* bytes) {
   const std::optional<std::size_t> size = decode(ViewOf(field), field.data());
@@ -168,7 +167,7 @@ class TsvReader final : public FormatReader<TsvReader> {
   }
 
  private:
-  // Takes the time and its tab from the beginning of a field.
+  // Removes the time and the tab after it from the beginning of a field.
   static bool TakeTime(Line* field, std::uint64_t* time) {
     const std::size_t tab = ViewOf(*field).find('\t');
     if (tab == std::string_view::npos) return false;
@@ -224,7 +223,7 @@ class DumpReader final : public FormatReader<DumpReader> {
 
  private:
   static constexpr std::string_view kEnd = "DATA=END";
-  // Settings that hako does not have, so that an import would lose values or the order of keys.
+  // Settings that hako lacks: an import would lose values or the order of keys.
   static constexpr std::pair<std::string_view, std::string_view> kLost[] = {
       {"duplicates", "several values for a key"},
       {"dupsort", "several values for a key"},

@@ -9,7 +9,7 @@ namespace {
 // Backslashes go out as \5c, which every reader of the format knows; not all know \\ .
 constexpr text::SpecialBytes kPrintSpecial = {.below = 0x20, .one = '\\', .other = 0x7f, .high = true};
 
-// A line of a dump.
+// Appends a key or value as a line of a dump.
 void AppendDumpLine(bool print, std::string_view data, std::string* out) {
   out->push_back(' ');
   if (!print) {

@@ -20,7 +20,7 @@ RE2::Options OptionsOf(std::string_view pattern) {
   return options;
 }
 
-// The error of a pattern, behind its beginning in quotes.
+// Makes the error for a pattern, which quotes the beginning of the pattern.
 Status Refused(std::string_view pattern, std::string_view fault) {
   std::string message = "'";
   AppendPrintable(pattern.substr(0, 64), &message);
@@ -29,7 +29,8 @@ Status Refused(std::string_view pattern, std::string_view fault) {
   return absl::InvalidArgumentError(message);
 }
 
-// What RE2 says of a malformed pattern, and where, if the part that it quotes is in one place.
+// Returns RE2's message about a malformed pattern, and the position of the fault if the part that
+// RE2 quotes occurs only once.
 std::string FaultOf(std::string_view pattern, const RE2& re2) {
   const std::string_view part = re2.error_arg();
   const std::size_t at = pattern.find(part);

@@ -1,19 +1,21 @@
-// CSV as RFC 4180 has it, as a stream, one record at a time.
+// Reads and writes CSV (RFC 4180) as a stream, one record at a time.
 //
-// What the reader accepts, and nothing else; each byte of a field is kept, or the text is refused with
-// the number of the line (from 1; of a quoted field that where it begins):
+// The reader accepts only the following. It keeps each byte of a field, or refuses the text with
+// the number of the line, counted from 1; for a quoted field this is the line in which the field
+// begins.
 //   records  end with LF or CR LF, also mixed; the end of the text ends the last. Lines without a byte
 //            are skipped
-//   fields   are separated by commas. Blanks are bytes of a field as all others
+//   fields are separated by commas. A blank is an ordinary byte of a field
 //   quotes   a field that begins with " ends with the next single ", before a comma or the end of the
-//            record. In it all bytes stand for themselves, line ends too, and "" for one quote
+//            record. Inside, all bytes stand for themselves, even line ends, and "" stands for one
+//            quote
 //   refused  a quote in a field that does not begin with one; text behind a closing quote; a quote that
-//            is not closed; a CR outside of quotes that no LF follows, as in texts of old Macintoshes; a
-//            field of more than 64 MiB
+//            is not closed; a CR outside of quotes without an LF after it, as in texts of old
+//            Macintoshes; a field of more than 64 MiB
 // A byte order mark at the beginning of the text is skipped. Bytes need not be UTF-8.
 //
-// An empty field and "" differ: the reader says which fields had quotes, and the writer puts an empty
-// text in quotes and leaves a missing one empty.
+// An empty field and "" differ: the reader tells which fields had quotes. The writer puts quotes
+// around an empty text, and writes nothing for a missing value.
 #pragma once
 
 #include <cstddef>
@@ -39,16 +41,18 @@ struct CsvField {
 // Reads CSV from pieces of a text: see the head of this header. One thread.
 class CsvReader {
  public:
-  // Takes a record, which begins in this line. An error ends the reading, and is its result.
+  // Receives a record, which begins in this line. If it returns an error, the reading ends with
+  // that error.
   using Take = std::function<Status(std::span<const CsvField> fields, std::uint64_t line)>;
   static constexpr std::size_t kFieldMax = 64 << 20;  // bytes of a field
 
   explicit CsvReader(Take take, std::size_t field_max = kFieldMax) : take_(std::move(take)), field_max_(field_max) {}
 
-  // The next piece of the text. InvalidArgument names the line that is malformed; the records before it
-  // were taken. Nothing may be fed after an error.
+  // Reads the next piece of the text. Returns InvalidArgument, which names the line, if the text is
+  // malformed; the records before that line were passed on. Feed must not be called again after an
+  // error.
   Status Feed(std::string_view piece);
-  // After the last piece.
+  // Call after the last piece.
   Status End();
 
  private:
@@ -67,7 +71,7 @@ class CsvReader {
   const Take take_;
   const std::size_t field_max_;
   State state_ = State::kBegin;
-  bool is_quoted_ = false;  // the present field
+  bool is_quoted_ = false;  // whether the present field had quotes
   std::uint64_t line_ = 1, record_line_ = 1, field_line_ = 1;
   std::size_t num_marks_ = 0;  // bytes of the byte order mark seen; kNoMarks: the text has begun
   std::string bytes_;          // of the fields of the present record

@@ -21,7 +21,7 @@ namespace hako::text {
 
 inline constexpr SpecialBytes kJsonSpecial = {.below = 0x20, .one = '"', .other = '\\'};
 
-// A JSON string, or {"b64":"..."} for bytes that are not UTF-8.
+// Appends a JSON string, or {"b64":"..."} for bytes that are not UTF-8.
 inline void AppendJsonBytes(std::string_view bytes, std::string* out) {
   if (!IsUtf8(bytes)) {
     out->append("{\"b64\":\"");
@@ -35,7 +35,7 @@ inline void AppendJsonBytes(std::string_view bytes, std::string* out) {
     out->append(bytes.data() + i, plain);
     i += plain;
     if (i == bytes.size()) break;
-    constexpr std::string_view kShort = "\"\"\\\\\bb\ff\nn\rr\tt";  // pairs: a byte, the letter of its escape
+    constexpr std::string_view kShort = "\"\"\\\\\bb\ff\nn\rr\tt";  // pairs of a byte and the letter of its escape
     std::size_t j = 0;
     while (j < kShort.size() && kShort[j] != bytes[i]) j += 2;
     if (j < kShort.size()) {
@@ -66,14 +66,14 @@ inline std::size_t EncodeUtf8(std::uint32_t code, char* out) {
   return out[0] = static_cast<char>(0xf0 | code >> 18), out[1] = tail(12), out[2] = tail(6), out[3] = tail(0), 4;
 }
 
-// Parses the one form of object that is a record, in any layout and order of its members. A
-// general JSON parser would have to build values that are not used. Strings are decoded in place,
-// so the line is changed, and the results are views of it.
+// Parses the one form of object that is a record, in any layout and order of its members. A general
+// JSON parser would build values that are not used. Strings are decoded in place: the line is
+// changed, and the results are views of it.
 class JsonRecordParser {
  public:
   explicit JsonRecordParser(std::span<char> line) : at_(line.data()), end_(line.data() + line.size()) {}
 
-  // False if the line is not a record; *record is then unspecified.
+  // Returns false if the line is not a record; *record is then unspecified.
   bool Parse(KeyValue* record) {
     record->expire_at = 0;
     if (!Take('{')) return false;
@@ -97,7 +97,7 @@ class JsonRecordParser {
     return is_next;
   }
 
-  // Each at most once.
+  // Each member may occur only once.
   bool ParseMember(KeyValue* record) {
     std::string_view name;
     if (!ParseString(&name) || !Take(':')) return false;
@@ -106,7 +106,7 @@ class JsonRecordParser {
     return name == "expire_at" && !std::exchange(has_time_, true) && ParseTime(&record->expire_at);
   }
 
-  // Decimal digits.
+  // Parses a time of decimal digits.
   bool ParseTime(std::uint64_t* time) {
     SkipSpace();
     const auto [end, error] = std::from_chars(at_, end_, *time);

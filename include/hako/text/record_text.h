@@ -10,13 +10,13 @@
 //          HEADER=END, then one line per key and per value, each after a space, in hexadecimal
 //          (format=bytevalue) or as text with \HH escapes (format=print), up to DATA=END. mdb_dump
 //          -p does not escape backslashes (LMDB 0.9.24), so its output is ambiguous: dump without
-//          -p. It has no times. What hako cannot keep is refused: several values for a key
-//          (duplicates, dupsort, dupfixed, or one key twice in a row), orders other than that of
-//          the bytes (integerkey, reversekey), and a second database behind DATA=END.
+//          -p. It has no times. The reader refuses dumps that hako cannot represent: several values
+//          for a key (duplicates, dupsort, dupfixed, or one key twice in a row), orders that are
+//          not bytewise (integerkey, reversekey), and a second database behind DATA=END.
 //
-// Lines of tsv and dump may end with CR LF, if the first does: then all must. A line that ends
-// otherwise than the first is an error. TSV without escapes is taken literally: there a CR is a byte
-// of the value. A byte order mark at the beginning of a text is skipped.
+// Lines of tsv and dump may end with CR LF, but then all must: a line that does not end like the
+// first is an error. TSV without escapes is taken literally: a CR is a byte of the value. A byte
+// order mark at the beginning of a text is skipped.
 //
 // Errors: malformed text is InvalidArgument and names the line. One thread per object. See text/csv.h for CSV.
 #pragma once
@@ -38,7 +38,7 @@ namespace hako {
 // The formats: see the head of this header.
 enum class TextFormat { kTsv, kJsonLines, kDump };
 
-// Parses "tsv", "jsonl" or "dump"; or the suffix of a file name: .tsv, .jsonl, .dump.
+// Parses "tsv", "jsonl" or "dump", or the suffix of a file name: .tsv, .jsonl, .dump.
 std::optional<TextFormat> TextFormatOfName(std::string_view name);
 std::optional<TextFormat> TextFormatOfPath(std::string_view path);
 
@@ -46,22 +46,22 @@ std::optional<TextFormat> TextFormatOfPath(std::string_view path);
 using TextSource = std::function<StatusOr<std::size_t>(std::span<char> buffer)>;
 
 // Reads lines of a source in blocks. The lines returned lie in the block and may be changed:
-// nothing is copied, and a line is decoded in place, because its content is never longer.
+// nothing is copied, and a line can be decoded in place, because the decoded content is never
+// longer.
 class LineReader {
  public:
   using Line = std::span<char>;                                        // without the line feed
   static constexpr std::uint64_t kLineMax = std::uint64_t{256} << 20;  // bytes
 
-  // A line longer than both `line_max` bytes and the buffer of 256 KiB is InvalidArgument. A byte
-  // order mark at the beginning is skipped.
+  // Next returns InvalidArgument for a line longer than both `line_max` bytes and the buffer of 256
+  // KiB. A byte order mark at the beginning is skipped.
   explicit LineReader(TextSource source, std::uint64_t line_max = kLineMax)
       : source_(std::move(source)), line_max_(line_max), buffer_(kBufferSize, '\0') {}
 
   // Returns the next lines.size() lines and their number, which is less only at the end of the
   // text. A last line without a line feed counts. Invalidates lines returned before.
   StatusOr<std::size_t> Next(std::span<Line> lines) { return Find(lines, /*reads=*/true); }
-  // Does the same if all these lines are buffered; otherwise returns 0. Lines returned before stay
-  // valid.
+  // As Next if all these lines are buffered; otherwise returns 0. Lines returned before stay valid.
   std::size_t NextBuffered(std::span<Line> lines) { return *Find(lines, /*reads=*/false); }
   bool NextBuffered(Line* line) {
     char* const from = buffer_.data() + begin_;
@@ -76,7 +76,7 @@ class LineReader {
 
   std::uint64_t line_number() const { return line_number_; }          // of the last line returned, from 1
   bool has_line_feed() const { return has_line_feed_; }               // whether the last line returned ended with one
-  std::uint64_t consumed() const { return read_ - (end_ - begin_); }  // bytes of the source returned as lines
+  std::uint64_t consumed() const { return read_ - (end_ - begin_); }  // bytes of the source that were returned as lines
 
  private:
   static constexpr std::size_t kBufferSize = 256 << 10;
@@ -95,20 +95,20 @@ class LineReader {
 
 // Options of the format tsv.
 struct TsvOptions {
-  bool escapes = true;  // of the reader: whether there are backslash escapes
+  bool escapes = true;  // whether the reader decodes backslash escapes
   bool times = false;   // see the head of this header
 };
 
 // Reads records from lines.
 class RecordReader {
  public:
-  // `tsv` applies to TSV.
+  // Makes a reader of this format; `tsv` applies to TSV.
   static std::unique_ptr<RecordReader> Make(TextFormat format, const TsvOptions& tsv, LineReader* lines);
   virtual ~RecordReader() = default;
 
-  // Reads the next records that are buffered and fit, but waits for at least one; 0 = the end. They
-  // are valid until the next call. InvalidArgument names a malformed line; the records before it
-  // are returned first.
+  // Reads the next records that are buffered, up to records.size() of them, and waits for at least
+  // one. Returns 0 at the end. The records are valid until the next call. InvalidArgument names a
+  // malformed line; the records before it are returned first.
   virtual StatusOr<std::size_t> Read(std::span<KeyValue> records) = 0;
 };
 
@@ -127,7 +127,7 @@ class RecordWriter {
 
   // Whether the text has the times at which records expire.
   bool HasTimes() const { return format_ == TextFormat::kJsonLines || (format_ == TextFormat::kTsv && tsv_.times); }
-  // Appends what precedes the records, a record, and what follows them.
+  // Append the beginning of the text, a record, and the end of the text.
   void Begin(std::string* out) const;
   void Add(const KeyValue& record, std::string* out) const;
   void End(std::string* out) const;

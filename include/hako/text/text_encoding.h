@@ -19,7 +19,7 @@
 
 namespace hako::text {
 
-// That of UTF-8, which may stand at the beginning of a text.
+// The byte order mark of UTF-8, with which a text may begin.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 // Returns the length of the UTF-8 sequence at the start of `text`, or 0 if it is not well-formed
@@ -39,7 +39,8 @@ inline std::size_t Utf8Length(std::string_view text) {
   return size;
 }
 
-// Returns the length of the character at the start of `text`: 1 for a byte that begins no UTF-8 sequence.
+// Returns the length of the character at the start of `text`: 1 for a byte that does not begin a
+// UTF-8 sequence.
 // REQUIRES: !text.empty()
 inline std::size_t CharacterLength(std::string_view text) {
   HAKO_DCHECK(!text.empty());
@@ -60,7 +61,8 @@ inline bool IsUtf8(std::string_view text) {
   }
 }
 
-// The bytes to escape: those below `below`, two more, and, with `high`, those from 0x80 on.
+// The bytes to escape: those below `below`, the bytes `one` and `other`, and, with `high`, those
+// from 0x80 on.
 struct SpecialBytes {
   unsigned char below, one, other;
   bool high = false;
@@ -90,7 +92,8 @@ std::size_t PlainLength(std::string_view bytes, std::size_t begin) {
   return i - begin;
 }
 
-// Pairs of hexadecimal digits, lower case when written. Malformed: an odd number of them, or another character.
+// Encode bytes as pairs of hexadecimal digits, in lower case, and decode them in either case. An
+// odd number of digits or another character is malformed.
 void AppendHex(std::string_view bytes, std::string* out);
 std::optional<std::size_t> DecodeHex(std::string_view text, char* out);
 
@@ -145,8 +148,8 @@ inline bool SteersText(std::uint32_t point) {
                      [point](const auto& range) { return range.first <= point && point <= range.second; });
 }
 
-// Appends text for a terminal: printable ASCII and well-formed UTF-8 unchanged. Escapes, byte by
-// byte, characters that steer text, stray bytes and, unless disabled, backslashes.
+// Appends text for a terminal: printable ASCII and well-formed UTF-8 unchanged. Escapes each byte
+// of characters that steer text, stray bytes and, if `escapes_backslash`, backslashes.
 inline void AppendPrintable(std::string_view bytes, std::string* out, bool escapes_backslash = true) {
   while (!bytes.empty()) {
     const std::size_t size = Utf8Length(bytes);
@@ -192,7 +195,7 @@ inline std::optional<std::size_t> DecodeEscapes(std::string_view text, char* out
   });
 }
 
-// Base64 of RFC 4648, with padding. Malformed: whatever AppendBase64 does not write.
+// Base64 of RFC 4648, with padding. A text that AppendBase64 cannot have written is malformed.
 void AppendBase64(std::string_view bytes, std::string* out);
 std::optional<std::size_t> DecodeBase64(std::string_view text, char* out);
 
