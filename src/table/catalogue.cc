@@ -32,7 +32,7 @@ std::string EncodeColumn(const StoredColumn& column) {
   return record;
 }
 
-// Whether a table of this many columns can have another one of this name.
+// Checks whether a table with this many columns can have another one of this name.
 Status CheckNewName(std::string_view name, std::size_t num_columns) {
   if (name.empty()) return absl::InvalidArgumentError("a column needs a name");
   if (name == kKeyName)
@@ -180,7 +180,7 @@ Catalogue::Record Catalogue::RecordOf(const Index& index, IndexState state) {
   return {CatalogueKey('i', index.number()), index.Encode(state)};
 }
 
-// The present list with an index behind it, or without it.
+// Makes the present list with this index at its end, or without it.
 const IndexList* Catalogue::Keep(const Index& index, bool is_listed) {
   auto list = std::make_unique<IndexList>();
   for (const Index* const one : indices()) {
@@ -195,7 +195,7 @@ void Catalogue::List(const IndexList* list, WriterGate& gate) {
   gate.RunExclusive([&] { indices_.store(list, std::memory_order_release); });
 }
 
-// The rules, with this column in the place of that of its number.
+// Makes the rules in which this column replaces the one of the same number.
 const RuleList* Catalogue::RulesWith(const StoredColumn* column) {
   auto rules = std::make_unique<RuleList>();
   const std::size_t end = std::max(names_.size(), column == nullptr ? 0 : static_cast<std::size_t>(column->id));

@@ -11,7 +11,7 @@
 namespace hako::table {
 namespace {
 
-// An error of one change among several names its key.
+// If there are several changes, adds the key to an error.
 Status WithKey(const Status& status, std::string_view key, bool is_single) {
   if (is_single || (absl::IsResourceExhausted(status) && status.message().empty())) return status;
   const absl::string_view what = absl::IsNotFound(status)        ? "there is no such row"
@@ -118,7 +118,7 @@ Status ChangeSet::Apply(TableCore& core, const Change& change, std::span<const C
   return absl::OkStatus();
 }
 
-// Merges the cells into the old row; without one the row is new.
+// Merges the cells into the old row. If there is none, makes a new row.
 Status ChangeSet::Build(TableCore& core, const Change& change, std::span<const CellOf> cells, const RowView* before_row, std::string* out) {
   static constexpr RowView kNoCells;
   const RowView& old_row = before_row == nullptr ? kNoCells : *before_row;
@@ -156,7 +156,8 @@ Status ChangeSet::Build(TableCore& core, const Change& change, std::span<const C
   return absl::OkStatus();
 }
 
-// Adds the defaults of a new row to merged_, which ascends, and checks columns that are not null.
+// Adds the defaults of a new row to merged_, which stays in ascending order, and checks columns
+// with not_null.
 Status ChangeSet::CheckRules(const Catalogue& catalogue, bool is_new) {
   for (const ColumnId id : catalogue.rules()) {
     const StoredColumn& column = *catalogue.names().Get(id);
@@ -218,7 +219,7 @@ void ChangeSet::CompareEntries(std::uint32_t state, std::pair<std::size_t, std::
   }
 }
 
-// Without entries one Process does.
+// If no entries change, one Process suffices.
 Status ChangeSet::WriteOne(TableCore& core, const State& state) {
   bool conflicts = false;
   HAKO_RETURN_IF_ERROR(core.store->Process(state.row_key, [&](std::optional<std::string_view> found) {
@@ -273,7 +274,7 @@ Status ChangeSet::Write(TableCore& core) {
       return state.has ? Action::Set(state.new_bytes) : Action::Remove();
     }
     if (i >= first_column && i < first_column + columns.size()) {
-      if (i == first_column) added_->Publish();  // nothing is refused from here on
+      if (i == first_column) added_->Publish();  // from here on only the database can refuse the step
       return Action::Set(*columns[i - first_column].value);
     }
     const bool is_unique = i < first_column;
@@ -311,8 +312,8 @@ Status ChangeSet::UniqueError(const TableCore& core, const Operation& operation)
 
 namespace {
 
-// The thread's ChangeSet, or another one if that is in use: where a file of the program's own calls
-// another table.
+// Takes the thread's ChangeSet, or another one if that is in use because a file type of the program
+// calls another table.
 class ThreadChangeSet {
  public:
   ThreadChangeSet() : set_(Kept().is_used ? std::make_unique<ChangeSet>() : nullptr) { Kept().is_used = true; }

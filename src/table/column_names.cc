@@ -50,8 +50,9 @@ void ColumnNames::Publish(const StoredColumn* column) noexcept {
   size_.store(std::max(size(), static_cast<std::size_t>(column->id)), std::memory_order_release);
 }
 
-// A slot is emptied in the reverse order of their filling, so no search for another name ends there too
-// early. A number that was published is not used again: a query may have looked up the name.
+// Columns are withdrawn in the reverse order of their addition, so an emptied slot ends no search
+// for another name too early. A published number is not used again, because a query may have looked
+// it up.
 void ColumnNames::Withdraw(const StoredColumn* column) noexcept {
   CellOf(column->id).store(nullptr, std::memory_order_release);
   std::atomic<const StoredColumn*>& slot = SlotOf(*all_slots_.back(), column->name);

@@ -33,14 +33,14 @@ namespace {
 
 Condition Made(Node node) { return Condition(std::make_shared<const Node>(std::move(node))); }
 
-// One alternative of a full-text expression, from its tokens.
+// Parses one alternative of a full-text expression.
 class SearchParser {
  public:
   SearchParser(const Column& column, std::string_view text) : column_(column), rest_(text) {}
 
   Condition Parse() {
     std::vector<Condition> any, all;
-    bool has_word = false;  // that the text must have
+    bool has_word = false;  // whether there is a word that the text must have
     for (;;) {
       while (!rest_.empty() && (rest_[0] == ' ' || rest_[0] == '\t' || rest_[0] == '\n')) rest_.remove_prefix(1);
       if (rest_.empty() || rest_[0] == '|') {
@@ -53,11 +53,11 @@ class SearchParser {
         continue;
       }
       Condition term = Term();
-      if (!term.node()) continue;  // no word is in it
+      if (!term.node()) continue;  // it has no word
       has_word = has_word || term.node()->op != Op::kNot;
       all.push_back(std::move(term));
     }
-    return any.empty() ? column_.HasAny("") : Joined(Op::kOr, any);  // of no words: holds for no row
+    return any.empty() ? column_.HasAny("") : Joined(Op::kOr, any);  // any of no words: holds for no row
   }
 
  private:
@@ -117,7 +117,7 @@ Condition operator&&(const Condition& a, const Condition& b) {
 Condition operator||(const Condition& a, const Condition& b) { return table::Joined(Op::kOr, std::array{a, b}); }
 Condition operator!(const Condition& a) {
   Node node{.op = Op::kNot};
-  if (!a.node_) return Made({.op = Op::kOr});  // of no alternatives: holds for no row
+  if (!a.node_) return Made({.op = Op::kOr});  // no alternatives: holds for no row
   node.children.push_back(a.node_);
   return Made(std::move(node));
 }

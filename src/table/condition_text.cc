@@ -1,4 +1,4 @@
-// Conditions as text, which src/table/query_text.cc reads.
+// Writes conditions as text, which src/table/query_text.cc parses.
 #include <algorithm>
 #include <string>
 

@@ -34,7 +34,8 @@ bool HasPhrase(const Node& node, std::string_view text) {
   if (node.words.empty()) return false;
   if (node.words.size() == 1) return HasAnyWord(node, text);
   const std::vector<std::string>& words = node.words;
-  // Knuth, Morris and Pratt: of the first words of the phrase, how many of their last ones begin it again.
+  // Knuth, Morris and Pratt: again[n] is how many of the last words among the first n also begin
+  // the phrase.
   std::vector<std::size_t> again(words.size() + 1, 0);
   const auto advance = [&](std::size_t matched, std::string_view word) {
     while (matched > 0 && words[matched] != word) matched = again[matched];
@@ -48,7 +49,7 @@ bool HasPhrase(const Node& node, std::string_view text) {
   return matched == words.size();
 }
 
-// In linear time, as std::string_view::find is not.
+// Takes linear time, unlike std::string_view::find.
 bool HasPart(std::string_view text, std::string_view part) {
   return part.empty() || ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
 }

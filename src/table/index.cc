@@ -35,7 +35,7 @@ void AppendString(std::string_view text, std::string* out) {
   out->append(text);
 }
 
-// Reads what these append; `ok` is false from the first damage on.
+// Reads what these functions append. `ok` is false from the first damage on.
 struct RecordReader {
   std::string_view rest;
   bool ok = true;
@@ -57,7 +57,7 @@ struct RecordReader {
   }
 };
 
-// Different for indices of different columns, kinds, or rows.
+// Makes a name that differs for indices that differ in columns, kinds, or `where`.
 std::string DefaultName(const IndexOptions& options) {
   std::string name;
   for (const IndexColumn& part : options.columns) {
@@ -76,7 +76,7 @@ std::string DefaultName(const IndexOptions& options) {
   return name;
 }
 
-// The index in an error: its name may not be made yet.
+// Returns what an error calls the index, which may not have its name yet.
 std::string TitleOf(const IndexOptions& options) {
   return absl::StrCat("index ", options.name.empty() ? DefaultName(options) : options.name);
 }
@@ -171,7 +171,7 @@ Status Index::AddEntries(std::string_view key, const RowView& row, Entries* entr
     entries->Cancel();
     return TooLargeError(absl::StrCat("the value of ", options_.columns[0].column, " in index ", name()), size, TableLimits::kIndexedSize);
   }
-  const bool is_free = is_unique() && has_all;  // must be free
+  const bool is_free = is_unique() && has_all;  // the key of the entry must be free
   if (!is_free) out->append(key);
   entries->EndKey();
   if (is_free) AppendString(key, out);

@@ -62,7 +62,7 @@ class Builder {
  private:
   std::string_view KeyOf(std::size_t row) const { return std::string_view(rows_.keys[row]).substr(1); }
 
-  // All rows that were read, or one by one if any of them has changed.
+  // Adds the entries of all rows that were read, or row by row if any of them has changed.
   Status AddRows() {
     const Status status = AddTogether(0, rows_.size);
     if (!absl::IsAborted(status)) return status;
@@ -70,7 +70,7 @@ class Builder {
       for (Status one = AddTogether(i, i + 1); !one.ok(); one = AddTogether(i, i + 1)) {
         if (!absl::IsAborted(one)) return one;
         const Status read = core_.FetchRow(KeyOf(i), &rows_.values[i]);
-        if (absl::IsNotFound(read)) break;  // its writer had no entry to remove
+        if (absl::IsNotFound(read)) break;  // the row was removed, and its writer had no entry to remove
         HAKO_RETURN_IF_ERROR(read);
       }
     }
@@ -132,7 +132,7 @@ Status RemoveEntries(TableCore& core, const Index& index) {
   return core.store->RemoveRange(from, index.number() == 0xffff ? std::string{kEntrySpace + 1} : to).status();
 }
 
-// Ends the use of an index by queries and writers, and removes what is left of it.
+// Ends the use of an index by queries and writers, and removes its records.
 void RemoveIndex(TableCore& core, Index& index, const IndexList* list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex()) {
   index.set_state(IndexState::kDropped);
   core.catalogue.List(list, core.gate);
@@ -154,14 +154,14 @@ Status DropIndex(TableCore& core, Index& index) HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-// Entries that a step which failed has left are not those of the rows any more.
+// Entries that a failed step has left may not match the rows any more.
 Status CompleteIndices(TableCore& core) {
   for (const auto& index : core.catalogue.all_indices()) {
     if (index->state() == IndexState::kDropped) core.catalogue.set_has_leftovers(true);
     if (index->state() != IndexState::kBuilding) continue;
     HAKO_RETURN_IF_ERROR(RemoveEntries(core, *index));
     const Status built = BuildIndex(core, *index);
-    if (absl::IsAlreadyExists(built)) {  // it was to be unique
+    if (absl::IsAlreadyExists(built)) {  // it should have been unique
       HAKO_RETURN_IF_ERROR(DropIndex(core, *index));
       continue;
     }
@@ -173,8 +173,8 @@ Status CompleteIndices(TableCore& core) {
   return RemoveLeftovers(core);
 }
 
-// A record of a column is left by an index that was to add the column, and whose creation has failed. The number may be
-// that of another column by now.
+// A failed creation of an index may leave the record of a column that the index should have added.
+// Another column may have that number by now.
 Status RemoveLeftovers(TableCore& core) HAKO_TRY {
   if (!core.catalogue.has_leftovers()) return absl::OkStatus();
   std::vector<Catalogue::Record> records;
@@ -203,8 +203,8 @@ HAKO_OR_NO_MEMORY
 
 namespace {
 
-// Compares rows and entries. What looks wrong beside writers is looked at again without them, and while no
-// index is built or dropped.
+// Compares rows and entries. A mismatch that is found beside writers is checked again while writers
+// are excluded and no index is built or dropped.
 class Verifier {
  public:
   explicit Verifier(TableCore& core) : core_(core), names_(&core.catalogue.names()) {}
@@ -240,14 +240,14 @@ class Verifier {
     return cursor->status();
   }
 
-  // Whether this is an entry of an index whose drop has begun, and failed.
+  // Whether this is an entry of an index whose drop has begun and failed.
   bool IsLeftByDrop(std::string_view key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_.catalogue.mutex()) {
     return std::ranges::any_of(core_.catalogue.all_indices(), [key](const std::unique_ptr<Index>& index) {
       return index->state() == IndexState::kDropped && key.starts_with(index->prefix());
     });
   }
 
-  // Whether the number of rows is right, while no writer changes it.
+  // Checks the number of rows, while writers are excluded.
   Status CheckCount() {
     return core_.gate.RunExclusive([&]() -> Status {
       HAKO_ASSIGN_OR_RETURN(const std::uint64_t found, core_.store->CountRange({&kRowSpace, 1}, {kRowSpace + 1}));
@@ -257,7 +257,7 @@ class Verifier {
     });
   }
 
-  // The index with its names looked up again, so that the entries are those that a new one would have.
+  // Returns the index with its names looked up again, so that it makes the entries of a new index.
   StatusOr<const Index*> Resolved(const Index& index) {
     std::unique_ptr<Index>& resolved = resolved_[index.number()];
     if (resolved == nullptr) {
@@ -267,13 +267,13 @@ class Verifier {
     return resolved.get();
   }
 
-  // Whether a row has all of its entries.
+  // Checks that a row has all its entries.
   Status CheckRow(std::string_view row_key, std::string_view bytes) {
     const std::string_view key = row_key.substr(1);
     const RowView row(bytes, names_);
     if (const Status status = row.Check(); !status.ok())
       return absl::DataLossError(absl::StrCat("row '", Printable(key), "': ", status.message()));
-    for (std::size_t i = 0; i < row.size(); ++i) {  // conditions count on the types of columns
+    for (std::size_t i = 0; i < row.size(); ++i) {  // conditions rely on the types of columns
       const StatusOr<Value> typed = TypedValue(*names_->Get(row.column(i)), row.value(i));
       if (!typed.ok() || typed->kind() != row.value(i).kind())
         return absl::DataLossError(
@@ -294,7 +294,7 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Whether an entry has its row.
+  // Checks that an entry leads to a row that has it.
   Status CheckEntry(std::string_view entry_key, std::string_view entry_value) {
     const Index* const listed = core_.catalogue.IndexOf(entry_key);
     if (listed == nullptr) return absl::DataLossError("an entry belongs to no index");
@@ -317,7 +317,7 @@ class Verifier {
 
   TableCore& core_;
   const ColumnNames* names_;
-  std::map<std::uint16_t, std::unique_ptr<Index>> resolved_;  // by number, which is not used again
+  std::map<std::uint16_t, std::unique_ptr<Index>> resolved_;  // by number; numbers are not reused
   Entries entries_;
   std::string value_;
 };

@@ -82,7 +82,7 @@ bool IntersectionStream::Start() {
   is_started_ = true;
   std::vector<std::pair<std::uint64_t, std::unique_ptr<KeyStream>>> by_size;
   for (auto& part : parts_) {
-    if (!part->Next()) {  // of an empty part nothing is in all
+    if (!part->Next()) {  // if a part is empty, so is the intersection
       status_ = part->status();
       parts_.clear();
       return false;
@@ -97,8 +97,8 @@ bool IntersectionStream::Start() {
   return true;
 }
 
-// The smallest part and the next one alternate, as their keys are the farthest apart: the others are only
-// moved to keys that all before them have.
+// The smallest part and the next one alternate, because their keys are the farthest apart. Each
+// other part only seeks keys that all parts before it have.
 bool IntersectionStream::Agree() {
   for (std::size_t i = 1; i < parts_.size();) {
     const std::string_view wanted = parts_[0]->key();
@@ -122,7 +122,7 @@ bool UnionStream::Next() {
       return true;
     }
     if (!parts_[at_].stream->status().ok()) return false;
-    parts_[at_].stream.reset();  // and its cursor
+    parts_[at_].stream.reset();  // frees its cursor, too
   }
   return false;
 }

@@ -25,7 +25,7 @@ StatusOr<std::unique_ptr<table::TableStore>> OpenStore(const std::string& path, 
 }  // namespace
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(const std::string& path, const TableOptions& options) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(table::Catalogue::Begin(options.columns).status());  // before there is a file
+  HAKO_RETURN_IF_ERROR(table::Catalogue::Begin(options.columns).status());  // checks them before it creates a file
   const auto is_absent = [](const std::string& name) { return RefuseExisting(name, "a table").ok(); };
   const bool is_new = is_absent(path) && is_absent(LogPathOf(path));
   const bool is_positional = options.positional || options.file.direct;

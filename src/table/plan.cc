@@ -12,12 +12,12 @@
 namespace hako::table {
 namespace {
 
-// The end of all keys with this beginning.
+// Returns the bound behind all keys with this beginning.
 std::string EndOf(std::string_view prefix) { return EndOfPrefix(prefix).value_or(std::string()); }
 
-// Bounds of one part of an index, or of the primary key.
+// The bounds of one part of an index, or of the primary key.
 struct Bounds {
-  std::string from, to;  // parts; an empty one is none
+  std::string from, to;  // parts; empty = no bound
   std::string text;
   bool is_given = false;
 
@@ -29,7 +29,7 @@ struct Bounds {
   }
 };
 
-// Whether an index of this kind has the values, or the casts of them, that a condition is about.
+// Whether an index of this kind stores what a condition is about: the values, or their casts.
 bool FitsKind(const Node& node, IndexKind kind) { return kind == (node.is_numeric ? IndexKind::kNumeric : IndexKind::kOrdered); }
 
 std::string PartOf(const Node& node, std::size_t i) {
@@ -38,13 +38,13 @@ std::string PartOf(const Node& node, std::size_t i) {
   return part;
 }
 
-// Whether only values of bytes can have a text that begins so, in a column of this type.
+// Whether in a column of this type only values of bytes can have a text with this beginning.
 bool IsBeginningOfBytes(std::string_view begin, ColumnType type) {
   if (type == ColumnType::kString || type == ColumnType::kBytes) return true;
-  return !begin.empty() && std::string_view("-0123456789tfin").find(begin[0]) == std::string_view::npos;  // also true, false, inf
+  return !begin.empty() && std::string_view("-0123456789tfin").find(begin[0]) == std::string_view::npos;  // t, f, i: true, false, inf
 }
 
-// Narrows the bounds by a comparison, if it is one that this kind of index can serve.
+// Narrows the bounds by a comparison, if this kind of index can serve it.
 bool Narrow(const Node& node, IndexKind kind, ColumnType type, Bounds* bounds) {
   if (!FitsKind(node, kind)) return false;
   if (node.op == Op::kBegins && kind == IndexKind::kOrdered && IsBeginningOfBytes(node.values[0].get().bytes(), type)) {
@@ -78,19 +78,19 @@ bool Narrow(const Node& node, IndexKind kind, ColumnType type, Bounds* bounds) {
   }
 }
 
-// The column of a node, or the cast of it.
+// Returns the column of a node, or its cast.
 Column ColumnOf(const Node& node) {
-  const Column column(node.column);  // of the key it is empty
+  const Column column(node.column);  // the name of the primary key is empty
   return node.is_numeric ? column.Numeric() : column;
 }
 
-// The parts of a condition that all must hold. The node must outlive them.
+// Returns the parts of a condition that must all hold. The node must outlive them.
 std::span<const std::shared_ptr<const Node>> ConjunctsOf(const std::shared_ptr<const Node>& node) {
   if (node->op == Op::kAnd) return node->children;
   return {&node, 1};
 }
 
-// The bit of a conjunct; none for those behind the first 64.
+// Returns the bit of a conjunct; 0 for conjuncts behind the first 64.
 std::uint64_t BitOf(std::span<const std::shared_ptr<const Node>> conjuncts, const Node& node) {
   for (std::size_t i = 0; i < conjuncts.size() && i < 64; ++i) {
     if (conjuncts[i].get() == &node) return std::uint64_t{1} << i;
@@ -98,7 +98,8 @@ std::uint64_t BitOf(std::span<const std::shared_ptr<const Node>> conjuncts, cons
   return 0;
 }
 
-// The conjunct by which a column must have one part, which is appended to `parts`; nullptr if there is none.
+// Returns the conjunct that allows a column only one part, and appends the part to `parts`. Returns
+// nullptr if there is none.
 const Node* EqualityOf(std::span<const std::shared_ptr<const Node>> conjuncts, std::string_view column, IndexKind kind,
                        std::string* parts) {
   for (const auto& node : conjuncts) {
@@ -294,7 +295,7 @@ void Planner::AddWordAccess(Nodes conjuncts, std::vector<Access>* candidates) {
   }
 }
 
-// Each value is taken once: equal ones would show a row twice.
+// Takes equal values once, because they would show a row twice.
 std::optional<Access> Planner::OfIn(const NodeRef& node) {
   const Column column = ColumnOf(*node);
   std::vector<Condition> alternatives;
@@ -366,7 +367,7 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
     if (node->op == Op::kOr || (node->op == Op::kAnyWord && node->words.size() != 1)) access = OfUnion(*node);
     if (access) return access;
   }
-  if (is_whole && candidates.empty()) return ordered;  // rather than to sort all rows
+  if (is_whole && candidates.empty()) return ordered;  // cheaper than sorting all rows
   return std::nullopt;
 }
 

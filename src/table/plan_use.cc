@@ -1,4 +1,4 @@
-// What a plan is for: its stream of keys, and its text.
+// Makes the stream of keys of a plan, and its text.
 #include <memory>
 #include <utility>
 #include <vector>

@@ -61,7 +61,7 @@ HAKO_OR_NO_MEMORY
 
 StatusOr<std::uint64_t> Query::Count() const HAKO_TRY {
   if (limit_ == 0) return std::uint64_t{0};
-  // No order changes the number, except for what is behind After.
+  // Drop the order, which does not change the number, unless After depends on it.
   Query all = *this;
   all.limit_.reset();
   all.offset_ = 0;
@@ -108,7 +108,7 @@ HAKO_OR_NO_MEMORY
 
 namespace {
 
-// Makes one change of each row of these keys, in one atomic step.
+// Makes one change of each row with these keys, in one atomic step.
 StatusOr<std::uint64_t> ChangeKeys(table::TableCore& core, const table::Filter& filter, table::ChangeKind kind,
                                    std::span<const std::string> keys, std::span<const Cell> cells) {
   if (keys.empty()) return std::uint64_t{0};
@@ -119,8 +119,8 @@ StatusOr<std::uint64_t> ChangeKeys(table::TableCore& core, const table::Filter& 
   return num_changed;
 }
 
-// The same in several steps of `size` rows. A step that is too large for one, as its rows have many entries, is
-// halved, and so are those behind it. *total also counts the rows before an error.
+// The same in several steps of `size` rows. If the entries of its rows make a step too large, it is
+// halved, and so are the later ones. *total also counts the rows that were changed before an error.
 Status ChangeInBatches(table::TableCore& core, const table::Filter& filter, table::ChangeKind kind, std::span<const std::string> keys,
                        std::span<const Cell> cells, std::size_t* size, std::uint64_t* total) {
   while (!keys.empty()) {
@@ -140,8 +140,8 @@ Status ChangeInBatches(table::TableCore& core, const table::Filter& filter, tabl
 }  // namespace
 
 StatusOr<std::uint64_t> Query::Change(table::ChangeKind kind, std::span<const Cell> cells) const {
-  static constexpr std::size_t kKeysMax = table::ChangeSet::kRecordsMax;  // of one step
-  static constexpr std::size_t kKeysAtOnce = std::size_t{1} << 17;        // that are read for batches
+  static constexpr std::size_t kKeysMax = table::ChangeSet::kRecordsMax;  // keys of one step
+  static constexpr std::size_t kKeysAtOnce = std::size_t{1} << 17;        // keys that are read at once for batches
   const auto find_keys = [](QueryRun& run) -> StatusOr<std::vector<std::string>> {
     std::vector<std::string> keys;
     HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>()));

@@ -42,7 +42,7 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   for (;;) {
     HAKO_RETURN_IF_ERROR(Planner(core_, wanted_).Make(&plan_));
     if (HoldIndices(plan_.access)) break;
-    ReleaseIndices();  // one is being dropped
+    ReleaseIndices();  // an index is being dropped
   }
   const auto& names = columns ? columns : query_.columns_;
   shows_keys_ = plan_.is_exact && plan_.is_ordered && names && names->empty() && !after_;
@@ -105,15 +105,15 @@ void QueryRun::ReleaseIndices() {
   held_.clear();
 }
 
-// Narrows a range in the order that is wanted to its part behind After. Each tests every row against After,
-// so a range may be left as it is.
+// If the range has the wanted order, narrows it to the part behind After. It may also leave the
+// range unchanged, because Each tests every row against After.
 void QueryRun::BeginBehind() {
   if (!after_ || plan_.access.kind != Access::Kind::kRange) return;
   RecordRange& range = plan_.access.range;
   const bool is_rows = range.index == nullptr && wanted_.order_column == ColumnId::kKey;
   if (!is_rows && !plan_.access.gives_order) return;
   std::string position;
-  bool has_key = true;  // whether the position is that of one row; otherwise the entry there may be behind After, too
+  bool has_key = true;  // whether the position names one row; otherwise entries at it may be behind After
   if (is_rows) {
     position = RowKey(after_->key);
   } else if (wanted_.order_column == ColumnId::kKey) {
@@ -162,7 +162,7 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
       const std::string_view parts = stream.entry().substr(plan_.access.order_at);
       orders_.emplace_back(parts.substr(0, PartLength(parts, false)));
     }
-    const bool is_union = plan_.access.kind == Access::Kind::kUnion;  // Takes is of the part that the stream is in
+    const bool is_union = plan_.access.kind == Access::Kind::kUnion;  // the stream's Takes asks its present part
     const std::size_t most = is_union                           ? 1
                              : wanted_.rows && plan_.is_ordered ? std::clamp<std::size_t>(*wanted_.rows, 1, kRowsAtOnce)
                                                                 : kRowsAtOnce;
@@ -230,7 +230,8 @@ Status QueryRun::Each(Query::Visit visit) {
   return Scan(*MakeStream(core_, plan_.access, is_reversed, wanted_.effort), show);
 }
 
-// Keeps the first rows of the order, in a heap whose top is the last of them, or all.
+// Keeps all rows, or with a limit the first rows of the order, in a heap whose top is the last of
+// these.
 Status QueryRun::Sort(std::uint64_t most, std::vector<Item>* items) {
   const auto is_before = [this](const Item& a, const Item& b) { return IsBefore(a, b); };
   std::uint64_t bytes = 0;
@@ -260,8 +261,8 @@ Status QueryRun::Sort(std::uint64_t most, std::vector<Item>* items) {
   return absl::OkStatus();
 }
 
-// A row that is gone when it is read, or was changed so that it no longer belongs where it was sorted, is left
-// out. If the limit is not reached then, the rows behind the last one that was sorted follow.
+// Leaves out a row that is gone when it is read, or that has another value than the one by which it
+// was sorted. If the limit is not reached then, sorts the rows behind the last one.
 Status QueryRun::EachSorted(Query::Visit visit) {
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
   std::uint64_t to_skip = query_.offset_, left = query_.limit_.value_or(kAll), most = wanted_.rows.value_or(kAll);
@@ -278,7 +279,7 @@ Status QueryRun::EachSorted(Query::Visit visit) {
     if (!goes_on || items.size() < most) return absl::OkStatus();
     after_ = std::move(items.back());
     to_skip = 0;
-    most = std::max<std::uint64_t>(left, kRowsAtOnce);  // some to spare
+    most = std::max<std::uint64_t>(left, kRowsAtOnce);  // sorts some more than needed
   }
 }
 

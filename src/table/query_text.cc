@@ -19,7 +19,7 @@ namespace {
 struct Token {
   enum class Kind { kEnd, kWord, kQuotedWord, kText, kNumber, kSign };
   Kind kind = Kind::kEnd;
-  std::string text = {};  // of a word as it stands; of a text without its quotes
+  std::string text = {};  // a word as it is written, or a text without its quotes
   std::size_t position = 0;
 };
 
@@ -142,7 +142,7 @@ class Parser {
     if (!TakeSign(sign)) Fail(absl::StrCat("'", ToAbsl(sign), "'"));
   }
 
-  // The name of a column; empty: the primary key.
+  // Takes the name of a column; empty = the primary key.
   std::string TakeColumn() {
     const bool is_key = IsWord("key"), is_word = token_.kind == Token::Kind::kWord && (is_key || !table::IsReservedWord(token_.text));
     if (!is_word && token_.kind != Token::Kind::kQuotedWord) Fail("a column");
@@ -152,7 +152,7 @@ class Parser {
     if (status_.ok()) Advance();
     return name;
   }
-  // A column, or numeric(column).
+  // Takes a column, or numeric(column).
   Column TakeOperand() {
     const bool may_be_cast = IsWord("numeric");
     const std::string name = TakeColumn();
@@ -162,7 +162,8 @@ class Parser {
     Expect(")");
     return (cast.empty() ? Key() : Column(cast)).Numeric();
   }
-  // The parameter that stands for a ?; nullopt if the next token is none, or no parameter is left.
+  // Takes a ?, and returns its parameter. Returns nullopt if the next token is not a ?, or no
+  // parameter is left.
   std::optional<Value> TakeParameter() {
     if (token_.kind != Token::Kind::kSign || token_.text != "?") return std::nullopt;
     if (num_taken_ == parameters_.size()) {
@@ -186,7 +187,7 @@ class Parser {
       if (value && table::IsRounded(text, *value))
         FailAt(token_.position, "the integer is out of the range of int64, and no double is exactly it");
     }
-    const bool is_negative = TakeSign("-");  // only of inf: a number has its sign
+    const bool is_negative = TakeSign("-");  // for inf; the token of a number includes its sign
     const double infinity = std::numeric_limits<double>::infinity();
     if (IsWord("inf")) value = Value(is_negative ? -infinity : infinity);
     if (IsWord("true") && !is_negative) value = Value(true);
@@ -294,7 +295,7 @@ class Parser {
     return {};
   }
 
-  // A column, or a function if it has parentheses.
+  // Takes a column, or a function, which has parentheses.
   std::string TakeColumnOr(std::optional<Statement::Aggregate>* function) {
     const Token first = token_;
     const std::string name = TakeColumn();
@@ -326,12 +327,12 @@ class Parser {
   void ParseAssignment(Statement* statement) {
     const std::size_t position = token_.position;
     const std::string name = TakeColumn();
-    mentions_.pop_back();  // it may be new
+    mentions_.pop_back();  // a column that is set may be new
     if (name.empty()) FailAt(position, "the primary key of a row does not change: put the row under another key, and remove this one");
     Expect("=");
     statement->assignments.push_back({name, TakeLiteral(true)});
   }
-  // What follows the condition.
+  // Parses what follows the condition.
   void ParseEnd(Statement* statement) {
     const bool is_select = statement->kind == Statement::Kind::kSelect;
     const std::size_t position = token_.position;
@@ -373,13 +374,13 @@ class Parser {
   static constexpr int kDepthMax = 100;
   std::string_view text_;
   std::span<const Value> parameters_;
-  std::size_t num_taken_ = 0;  // of the parameters
+  std::size_t num_taken_ = 0;  // parameters that were taken
   std::size_t at_ = 0;
   Token token_;
   Status status_;
   int depth_ = 0;
   std::vector<Statement::Mention> mentions_;
-  std::vector<std::size_t> column_positions_;  // of the columns of a select
+  std::vector<std::size_t> column_positions_;  // positions of the columns of a select
 };
 
 }  // namespace

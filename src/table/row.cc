@@ -20,7 +20,7 @@ void AppendLe(T number, std::size_t width, std::string* out) {
   out->append(bytes, width);
 }
 
-// Bytes that an int64 needs in two's complement; none for 0.
+// Returns the number of bytes that an int64 needs in two's complement; 0 for the number 0.
 std::size_t WidthOf(std::int64_t number) {
   if (number == 0) return 0;
   const auto magnitude = static_cast<std::uint64_t>(number < 0 ? ~number : number);

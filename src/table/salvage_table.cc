@@ -60,7 +60,8 @@ class Repair {
     return absl::OkStatus();
   }
 
-  // Lets the report show keys of rows instead of records, and no losses of what is made anew.
+  // Replaces keys of records in the report by keys of rows, and drops losses of records that are
+  // rebuilt.
   void ShowRows() {
     const std::string begin(1, kRowSpace), end(1, kRowSpace + 1);
     std::vector<SalvageReport::LostRange> ranges;
@@ -77,7 +78,7 @@ class Repair {
   Status ReadHeader() {
     std::string header;
     const Status read = store_.FetchTo(CatalogueKey('h'), &header);
-    if (!absl::IsNotFound(read)) return read;  // Load reads it
+    if (!absl::IsNotFound(read)) return read;  // Catalogue::Load reads it again
     Note("the header of the table is lost: its rows may have other columns from now on");
     changes_.push_back(Catalogue::HeaderOf(false));
     return absl::OkStatus();
@@ -143,7 +144,7 @@ class Repair {
     });
   }
 
-  // The entries show the keys of rows that are lost, and that there were indices whose records are lost.
+  // Entries reveal the keys of lost rows, and indices whose records are lost.
   Status ReadEntries() {
     std::set<std::uint16_t> of_lost;
     std::uint64_t bytes = 0;
@@ -170,7 +171,7 @@ class Repair {
     return failed;
   }
 
-  // The number of rows is stored while a table is closed.
+  // A table that was closed has the number of its rows.
   Status ReadCount() {
     std::string count;
     const Status read = store_.FetchTo(CatalogueKey('n'), &count);

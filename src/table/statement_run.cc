@@ -1,4 +1,4 @@
-// TableDBM::Run and its parts: the columns of a statement, its rows, its figures.
+// TableDBM::Run: checks the columns of a statement, and shows its rows or figures.
 #include "hako/table/statement_run.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using ShowResult = FunctionRef<bool(const ResultRow& row)>;
 
 std::string NameOfColumn(const std::string& column) { return column.empty() ? std::string(kKeyName) : column; }
 
-// The name that a misspelt one was likely meant to be; empty if none is near.
+// Returns the name that a misspelt one was probably meant to be; empty if none is similar.
 std::string NearestName(const table::ColumnNames& names, std::string_view given) {
   std::string nearest(kKeyName);
   std::size_t distance = EditDistance(given, nearest);
@@ -30,7 +30,8 @@ std::string NearestName(const table::ColumnNames& names, std::string_view given)
   return distance <= given.size() / 3 + 1 ? nearest : std::string();
 }
 
-// A column that no row has had is most likely misspelt: its statement would show nothing, or change nothing.
+// Refuses columns that no row has had. They are probably misspelt, and the statement would show or
+// change nothing.
 Status CheckColumns(const table::ColumnNames& names, const Statement& statement) {
   if (names.size() == 0) return absl::OkStatus();  // the table has no rows yet
   for (const Statement::Mention& mention : statement.mentions) {
@@ -45,7 +46,7 @@ Status CheckColumns(const table::ColumnNames& names, const Statement& statement)
 StatusOr<std::uint64_t> ShowRows(const table::ColumnNames& names, const Statement& statement, Query query, ShowResult show) {
   struct Shown {
     std::string name;
-    std::optional<ColumnId> id;  // nullopt: no row has the column
+    std::optional<ColumnId> id;  // nullopt = no row has had the column
   };
   const auto id_of = [&names](const std::string& column) -> std::optional<ColumnId> {
     if (column.empty()) return ColumnId::kKey;
@@ -79,10 +80,10 @@ StatusOr<std::uint64_t> ShowRows(const table::ColumnNames& names, const Statemen
   return count;
 }
 
-// A row of figures.
+// A row of figures in the result.
 struct Figures {
   OwnedValue group;
-  std::vector<OwnedValue> values;  // of the functions, and of that in `order by`
+  std::vector<OwnedValue> values;  // values of the functions, including that of `order by`
 };
 
 StatusOr<std::vector<Figures>> FindFigures(const Statement& statement, const Query& query,
@@ -100,7 +101,7 @@ StatusOr<std::vector<Figures>> FindFigures(const Statement& statement, const Que
   }
   table::QueryRun run(query);
   HAKO_ASSIGN_OR_RETURN(table::FiguresByGroup groups, run.FindFigures(statement.group_by, columns));
-  if (!statement.group_by) groups.try_emplace(OwnedValue(), columns.size());  // also of no rows
+  if (!statement.group_by) groups.try_emplace(OwnedValue(), columns.size());  // even if there are no rows
   for (const auto& [group, all] : groups) {
     Figures& row = rows.emplace_back();
     row.group = group;
@@ -116,7 +117,7 @@ StatusOr<std::uint64_t> ShowFigures(const Statement& statement, const Query& que
   std::vector<Statement::Aggregate> functions = statement.aggregates;
   if (statement.order_by_function) functions.push_back(*statement.order_by_function);
   HAKO_ASSIGN_OR_RETURN(std::vector<Figures> rows, FindFigures(statement, query, functions));
-  if (statement.order_by_function) {  // otherwise they are in the order of the groups
+  if (statement.order_by_function) {  // otherwise the map has the order of the groups
     std::stable_sort(rows.begin(), rows.end(), [](const Figures& a, const Figures& b) { return a.values.back() < b.values.back(); });
   }
   if (statement.order == RowOrder::kDescending) std::reverse(rows.begin(), rows.end());
@@ -153,7 +154,7 @@ StatusOr<Query> TableDBM::Select(const Statement& statement) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckColumns(core_->catalogue.names(), statement));
   Query query = Select();
   query.Where(statement.where);
-  if (!statement.aggregates.empty()) return query;  // order and limits are of the figures
+  if (!statement.aggregates.empty()) return query;  // order and limits apply to the figures
   if (statement.order_by) query.OrderBy(*statement.order_by, statement.order);
   if (statement.limit) query.Limit(*statement.limit);
   query.offset_ = statement.offset;

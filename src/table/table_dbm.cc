@@ -70,7 +70,7 @@ StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenIn(std::unique_ptr<table::Tabl
                                                      FunctionRef<void()> on_failure) {
   std::unique_ptr<TableDBM> opened(new TableDBM(std::make_unique<TableCore>(std::move(store), options.sort_bytes)));
   if (Status status = opened->Begin(options); !status.ok()) {
-    opened->is_closed_ = true;  // nothing of it is to be stored
+    opened->is_closed_ = true;  // nothing must be stored any more
     on_failure();
     (void)opened->core_->store->CloseUnkept();
     return status;
@@ -99,7 +99,7 @@ Status TableDBM::Begin(const TableOptions& options) {
     const sync::MutexLock lock(core.catalogue.mutex());
     HAKO_RETURN_IF_ERROR(table::CompleteIndices(core));
   }
-  if (counted.ok()) {  // it would be wrong after a crash
+  if (counted.ok()) {  // a stored number would be wrong after a crash
     HAKO_RETURN_IF_ERROR(core.store->Process(count_key, [](std::optional<std::string_view>) { return Action::Remove(); }));
   }
   return absl::OkStatus();
@@ -200,8 +200,8 @@ std::vector<IndexInfo> TableDBM::Indices() const {
   return infos;
 }
 
-// A new column is published once it is stored. The rules of another one are kept by writers from the beginning, so
-// rows that are found to keep them go on to do so.
+// A new column is published once it is stored. Writers obey new rules of an existing column before
+// its rows are checked, so a row that passed the check cannot break them later.
 Status TableDBM::SetColumn(std::string_view name, const ColumnOptions& options) HAKO_TRY {
   TableCore& core = *core_;
   const sync::MutexLock lock(core.catalogue.mutex());
@@ -252,7 +252,7 @@ Status TableDBM::SetColumn(std::string_view name, const ColumnOptions& options) 
 }
 HAKO_OR_NO_MEMORY
 
-// Whether all rows keep the rules of a column.
+// Checks that all rows obey the rules of a column.
 Status TableDBM::CheckRows(std::string_view name) {
   const table::StoredColumn& column = *core_->catalogue.names().Find(name);
   if (column.type == ColumnType::kAny && !column.not_null) return absl::OkStatus();
@@ -267,14 +267,14 @@ Status TableDBM::CheckRows(std::string_view name) {
   return broken;
 }
 
-// The columns that it adds are published last: while they are not, no row has one, and they can be withdrawn.
+// The new columns are published last: until then no row has one, so they can be withdrawn.
 Status TableDBM::CreateIndex(const IndexOptions& options) HAKO_TRY {
   TableCore& core = *core_;
   const sync::MutexLock lock(core.catalogue.mutex());
   (void)table::RemoveLeftovers(core);
   table::NewColumns added(core.catalogue);
   IndexOptions stored = options;
-  if (!options.where.empty()) {  // with the literals as they are compared: types may change later, entries do not
+  if (!options.where.empty()) {  // with converted literals, because types may change later and entries do not
     const StatusOr<Condition> where = ParseCondition(options.where);
     if (where.ok()) stored.where = table::TypedCondition(*where, core.catalogue.names()).ToText();
   }

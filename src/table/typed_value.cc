@@ -60,7 +60,7 @@ std::optional<Value> Converted(ColumnType type, const Value& value) {
 }
 
 std::shared_ptr<const Node> TypedNode(const std::shared_ptr<const Node>& node, const ColumnNames& names) {
-  std::shared_ptr<Node> changed;  // a copy, once anything differs
+  std::shared_ptr<Node> changed;  // a copy, made once a part differs
   const auto change = [&]() -> Node& {
     if (changed == nullptr) changed = std::make_shared<Node>(*node);
     return *changed;

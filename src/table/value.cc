@@ -56,7 +56,7 @@ namespace {
 Number NumberOfInt(std::int64_t number) {
   const auto nearest = static_cast<double>(number);
   constexpr double kTwoTo63 = 9223372036854775808.0;
-  // 2^63 is no int64, but is the nearest double of the largest ones.
+  // 2^63 is not an int64, but it is the double nearest to the largest ones.
   const auto above = nearest >= kTwoTo63 ? static_cast<std::int64_t>(static_cast<std::uint64_t>(number) - (std::uint64_t{1} << 63))
                                          : number - static_cast<std::int64_t>(nearest);
   return {nearest, static_cast<std::int16_t>(above)};
@@ -69,7 +69,7 @@ std::optional<Value> ParsedWhole(std::string_view text) {
   return to == text.data() + text.size() && error == std::errc() ? std::optional(Value(number)) : std::nullopt;
 }
 
-// Whether a decimal number may begin so: neither nan nor inf does.
+// Whether a decimal number may begin like this text. Excludes nan and inf.
 bool BeginsAsDecimal(std::string_view text) {
   const char first = text.size() > 1 && text[0] == '-' ? text[1] : text.empty() ? '\0' : text[0];
   return (first >= '0' && first <= '9') || first == '.';

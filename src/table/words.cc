@@ -9,7 +9,8 @@
 namespace hako::table {
 namespace {
 
-// 0 for a byte that ends a word, else the byte, folded; bytes from 0x80 on are looked at closer.
+// For each ASCII byte: 0 if it ends a word, else the byte in lower case. Other bytes need a closer
+// look.
 constexpr std::array<char, 128> kFolded = [] {
   std::array<char, 128> folded{};
   for (char c = '0'; c <= '9'; ++c) folded[static_cast<std::size_t>(c)] = c;
@@ -21,11 +22,11 @@ constexpr std::array<char, 128> kFolded = [] {
   return folded;
 }();
 
-// Whether a byte of a character is not its first.
+// Whether the byte is a continuation byte of UTF-8.
 bool IsContinuation(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
 
 bool IsPunctuation(std::string_view character) {
-  if (character.size() == 1) return false;  // a byte that is no character
+  if (character.size() == 1) return false;  // a byte that is not a character
   const std::uint32_t point = text::CodePoint(character);
   return (point >= 0xa0 && point <= 0xbf) || (point >= 0x2000 && point <= 0x206f) || (point >= 0x3000 && point <= 0x303f) ||
          (point >= 0xff00 && point <= 0xff0f);
@@ -70,7 +71,7 @@ std::vector<std::string> WordsOf(std::string_view text) {
 
 std::string_view WithoutCutCharacters(std::string_view substring) {
   while (!substring.empty() && IsContinuation(substring[0])) substring.remove_prefix(1);
-  std::size_t last = substring.size();  // the last byte that begins a character
+  std::size_t last = substring.size();  // index of the last byte that begins a character
   while (last > 0 && IsContinuation(substring[--last])) continue;
   if (last < substring.size() && text::Utf8Length(substring.substr(last)) == 0) return substring.substr(0, last);
   return substring;

@@ -9,11 +9,11 @@
 //      row has a column without a name, and a step that fails adds no column (NewColumns).
 //   2. The list of indices that writers use is replaced only while no writer runs (WriterGate), so all
 //      later updates maintain a new index, and none maintains a dropped one.
-//   3. A list never changes, and lists stay until the table is closed.
-//   4. Each name in an index, also in its `where`, is that of a column.
+//   3. A published list is immutable, and lives until Close.
+//   4. Each name in an index, including its `where`, is the name of a column.
 //
-// Threads: reading takes no lock, but for all_indices(). Changes take mutex(), and keep it for as long as
-// an index is being built or dropped. Lock order: mutex(), then WriterGate.
+// Threads: reads take no lock, except all_indices(). Changes hold mutex(), even while an index is
+// being built or dropped. Lock order: mutex(), then WriterGate.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@
 
 namespace hako::table {
 
-// Excludes writers for a moment. A writer holds it by Enter and Leave of its thread's slot.
+// Excludes writers for a moment. A writer holds the gate from Enter to Leave of its thread's slot.
 class WriterGate {
  public:
   class Writer {
@@ -49,7 +49,7 @@ class WriterGate {
     explicit Writer(WriterGate& gate) : slot_(gate.Enter()) {}
     Writer(const Writer&) = delete;
     ~Writer() { slot_.num_writers.fetch_sub(1, std::memory_order_release); }
-    // Notes that the table has this many rows more.
+    // Adds to the number of rows of the table.
     void AddRows(std::int64_t rows) { slot_.num_rows.fetch_add(rows, std::memory_order_relaxed); }
 
    private:
@@ -79,14 +79,14 @@ class WriterGate {
   }
   // REQUIRES: the calling thread is in the body of RunExclusive
   void AssertNoWriters() const { mutex_.AssertHeld(); }
-  // REQUIRES: the calling thread has a Writer, or is in the body of RunExclusive. Threads share slots, so a Writer
-  // of another thread may be taken for its own.
+  // REQUIRES: the calling thread has a Writer, or is in the body of RunExclusive. Threads share
+  // slots, so this check may take another thread's Writer for the caller's.
   void AssertEntered() const {
     HAKO_DCHECK(mutex_.IsHeld(true) || slots_[sync::ThreadIndex() % slots_.size()].num_writers.load(std::memory_order_relaxed) != 0);
   }
-  // AddRows of a body that runs exclusively.
+  // Adds to the number of rows from a body that runs exclusively.
   void AddRows(std::int64_t rows) { slots_[0].num_rows.fetch_add(rows, std::memory_order_relaxed); }
-  // The sum of AddRows.
+  // Returns the sum of all AddRows.
   std::int64_t num_rows() const {
     std::int64_t sum = 0;
     for (const Writer::Slot& slot : slots_) sum += slot.num_rows.load(std::memory_order_relaxed);
@@ -111,21 +111,22 @@ class WriterGate {
 
 // The indices that writers maintain, in the order of their numbers.
 using IndexList = std::vector<const Index*>;
-// The numbers of the columns that are not null, or have a default.
+// The numbers of the columns that have not_null or a default.
 using RuleList = std::vector<ColumnId>;
 
-// The column that options describe, with its default as the type has it. InvalidArgument if that does not fit.
+// Makes the column that options describe, with its default converted to its type. Returns
+// InvalidArgument if the default cannot be converted.
 StatusOr<StoredColumn> MakeColumn(ColumnId id, std::string_view name, const ColumnOptions& options);
-// The column of a record of the catalogue; nullopt if it is damaged.
+// Decodes the record of a column; nullopt if it is damaged.
 std::optional<StoredColumn> DecodeColumn(ColumnId id, std::string_view record);
-// The index that makes a column unique.
+// Returns the options of the index that makes a column unique.
 IndexOptions UniqueIndexOf(std::string_view column);
 
 class NewColumns;
 
 class Catalogue {
  public:
-  // A record that a step stores; nullopt removes it.
+  // A record that a step stores. A value of nullopt removes it.
   struct Record {
     std::string key;
     std::optional<std::string> value;
@@ -148,9 +149,10 @@ class Catalogue {
 
   explicit Catalogue(TableStore& store) : store_(store) {}
 
-  // Reads the records. DataLoss if one is damaged, Unimplemented for a newer version.
+  // Reads the records. Returns DataLoss if one is damaged, and Unimplemented for a newer version.
   Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The columns of a new table. An error if it cannot have them.
+  // Makes the catalogue of a new table with these columns. Returns an error if the table cannot
+  // have them.
   static StatusOr<Beginning> Begin(std::span<const std::pair<std::string, ColumnOptions>> columns);
   // Stores the catalogue of a new table, in one step.
   Status Create(bool closed_schema, Beginning beginning) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -158,7 +160,7 @@ class Catalogue {
   const ColumnNames& names() const { return names_; }
   bool has_closed_schema() const { return has_closed_schema_; }
   const IndexList& indices() const { return *indices_.load(std::memory_order_acquire); }
-  // The one of them that has this entry; nullptr if none has.
+  // Returns the index in the list that has this entry; nullptr if there is none.
   const Index* IndexOf(std::string_view entry_key) const {
     for (const Index* const index : indices()) {
       if (entry_key.starts_with(index->prefix())) return index;
@@ -175,19 +177,23 @@ class Catalogue {
   static Record HeaderOf(bool closed_schema);
   static Record RecordOf(const StoredColumn& column);
   static Record RecordOf(const Index& index, IndexState state);
-  // The present schema of a column, and one with this column in the place of that of its number.
+  // SchemaOf returns the present schema of a column. PrepareSchema makes one in which this column
+  // replaces the one of the same number.
   Schema SchemaOf(const StoredColumn& column) const { return {&column, rules_.load(std::memory_order_acquire)}; }
   Schema PrepareSchema(StoredColumn column) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes writers keep it. REQUIRES: no writer runs (unchecked here: the callers have the gate, and check it)
+  // Makes writers obey this schema. REQUIRES: no writer runs (unchecked here: the callers have the
+  // gate, and check it)
   void Publish(const Schema& schema) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Stores a new index, which is being built, with the columns that it adds, and lists it.
+  // Stores a new index in the state "being built", with the columns that it adds, and adds it to
+  // the list.
   StatusOr<AddedIndex> AddIndex(const IndexOptions& options, NewColumns& added, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Replaces the list. Keep makes a list without an index, which stays until the table is closed.
+  // Replaces the list. ListWithout makes the present list without an index; it lives until Close.
   void List(const IndexList* list, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const IndexList* ListWithout(const Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Keep(index, false); }
-  // Also those that have been dropped since the table was opened, or were found marked as dropped.
+  // All indices since Open, including those that were dropped since, or were found marked as
+  // dropped.
   const std::vector<std::unique_ptr<Index>>& all_indices() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return all_indices_; }
-  // Whether a step that failed, or the removal of an index, has left records behind. They have no effect.
+  // Whether a failed step, or the removal of an index, has left records, which have no effect.
   bool has_leftovers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_leftovers_; }
   void set_has_leftovers(bool has_some) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { has_leftovers_ = has_some; }
 
@@ -213,8 +219,8 @@ class Catalogue {
   std::atomic<const RuleList*> rules_{&kNoRules};
 };
 
-// The columns that a step adds. They are stored by the step (records), and published within it, once
-// nothing but the database itself can refuse it. Unless it succeeds, they are withdrawn.
+// The columns that a step adds. The step stores their records (records()), and publishes them once
+// only the database itself can still refuse the step. If the step fails, they are withdrawn.
 // REQUIRES: Catalogue::mutex() is held while it exists
 class NewColumns {
  public:
@@ -224,18 +230,19 @@ class NewColumns {
     if (!is_kept_) Withdraw();
   }
 
-  // The column of this name, which is added if there is none. InvalidArgument if the table takes no others.
+  // Returns the column of this name, and adds it if there is none. Returns InvalidArgument if the
+  // schema of the table is closed.
   StatusOr<const StoredColumn*> Intern(std::string_view name);
-  // The same, also with a closed schema.
+  // As Intern, even if the schema is closed.
   StatusOr<const StoredColumn*> Declare(std::string_view name);
-  // nullptr if there is none.
+  // Returns nullptr if there is none.
   const StoredColumn* Find(std::string_view name) const;
 
   const std::vector<Catalogue::Record>& records() const { return records_; }
   void Publish() noexcept {
     for (const StoredColumn* const column : columns_) catalogue_.names_.Publish(column);
   }
-  // The step has succeeded, or has failed.
+  // Call Keep if the step has succeeded, or Withdraw if it has failed.
   void Keep() noexcept { is_kept_ = true; }
   void Withdraw() noexcept {
     for (; !columns_.empty(); columns_.pop_back()) {

@@ -1,19 +1,19 @@
 // ChangeSet: changes of rows, and of their entries in all indices, as one atomic step.
 //
-// 1. The rows are read, the changes applied to copies, and the entries of the old and the new rows
-//    compared (Prepare).
+// 1. It reads the rows, applies the changes to copies, and compares the entries of the old and the
+//    new rows (Prepare).
 // 2. One ProcessMulti locks the records of the rows and of all entries that change. Its visitor
-//    checks that each row still is as it was read and that unique entries are free, else it aborts
-//    (Write). Then it changes all of them, and stores the columns that the rows are the first to have.
-// So two writers of one row are serialised by its record: the later one finds that the row has
-// changed, and begins again. There is no other lock. After kTriesMax conflicts it begins again with
-// all writers excluded.
+//    checks that each row is still as it was read and that unique entries are free; if not, it
+//    aborts (Write). Then it changes all records, and stores those of new columns.
+// So the record of a row serialises its writers: the later one finds that the row has changed, and
+// begins again. There is no other lock. After kTriesMax conflicts a change excludes all writers and
+// begins again.
 //
-// A unique entry is that of one row, which its value names, and that row has the value. While the index
-// is being built an entry may be missing, or be that of another row of the same value. So a change removes
-// an entry only if it is that of its own row.
+// The value of a unique entry names the row that has the entry's parts. While the index is being
+// built, a row may lack its entry because another row with the same parts has it. So a change
+// removes an entry only if it names the row that is changed.
 //
-// A ChangeSet is kept by its thread, with its memory.
+// Each thread keeps a ChangeSet, to reuse its memory.
 #pragma once
 
 #include <cstdint>
@@ -36,20 +36,21 @@ namespace hako::table {
 class ChangeSet {
  public:
   static constexpr int kTriesMax = 16;
-  // As those of a WriteBatch: records, and bytes of their keys and values.
+  // The limits of a WriteBatch: the number of records, and the bytes of their keys and values.
   static constexpr std::size_t kRecordsMax = std::size_t{1} << 20;
   static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
 
-  // Looks up the columns. Those that do not exist are added to `added`; without it, *lacks_columns becomes true.
+  // Looks up the columns. Adds missing ones to `added`; if that is nullptr, sets *lacks_columns
+  // instead.
   // REQUIRES: the gate is not held; `added` outlives the changes (unchecked: threads share slots of the gate)
   Status Resolve(TableCore& core, std::span<const Change> changes, NewColumns* added, bool* lacks_columns);
-  // Makes them. Aborted with an empty message: a row has changed meanwhile.
+  // Makes the changes. Returns Aborted with an empty message if a row was changed meanwhile.
   // REQUIRES: the gate is held, or no writer runs
   Status Try(TableCore& core, std::span<const Change> changes);
 
   std::int64_t num_rows_added() const { return num_rows_added_; }
   std::uint64_t num_changed() const { return num_changed_; }
-  // Whether it has grown so that its thread should not keep it.
+  // Whether this object has grown so large that its thread should not keep it.
   bool IsLarge() const { return states_.size() + keys_.capacity() > 4096 || cells_.capacity() > 65'536; }
 
  private:
@@ -60,11 +61,11 @@ class ChangeSet {
   struct State {  // of one row
     std::string row_key, old_bytes, new_bytes;
     bool had, has;
-    std::vector<std::pair<std::size_t, std::size_t>> old_ranges, new_ranges;  // entries by index
+    std::vector<std::pair<std::size_t, std::size_t>> old_ranges, new_ranges;  // places in `entries`, in the order of the indices
     std::string_view key() const { return std::string_view(row_key).substr(1); }
   };
   struct Operation {
-    std::string_view key, value;  // the value also of a removal
+    std::string_view key, value;  // a removal has a value, too
     bool is_set;
     bool is_kept;  // the row had the key of the entry before
     std::uint32_t state;
@@ -79,7 +80,7 @@ class ChangeSet {
   void CompareEntries(std::uint32_t state, std::pair<std::size_t, std::size_t> before, std::pair<std::size_t, std::size_t> after);
   Status Write(TableCore& core);
   Status WriteOne(TableCore& core, const State& state);
-  // Whether a unique entry is absent, or that of the row of the operation.
+  // Whether a unique entry is absent, or names the row of the operation.
   bool IsFree(const Operation& operation, std::optional<std::string_view> found) const;
   Status UniqueError(const TableCore& core, const Operation& operation) const;
 
@@ -87,7 +88,7 @@ class ChangeSet {
   std::vector<CellOf> cells_;  // of all changes
   std::vector<std::uint32_t> begins_;
   std::vector<CellOf> merged_;
-  std::deque<std::string> texts_;  // of values that are made here
+  std::deque<std::string> texts_;  // texts of values that were converted here
   std::size_t num_texts_ = 0;
   RowBuilder builder_;
   std::vector<State> states_;

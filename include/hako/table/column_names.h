@@ -4,9 +4,9 @@
 // A new column is prepared before the step that stores its first cell, and published within that step:
 // Get finds a prepared column, Find only a published one. If the step fails, it is withdrawn.
 //
-// Threads: Find and Get take no lock and see every column whose Publish has returned before; the others
-// are called by one thread at a time. The results of Find and Get stay valid as long as the ColumnNames,
-// unless the column is withdrawn.
+// Threads: Find and Get take no lock, and see every column whose Publish has returned before. Only
+// one thread at a time may call the other functions. The results of Find and Get stay valid as long
+// as the ColumnNames, unless the column is withdrawn.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace hako::table {
 
-// A column, which never changes; a new schema makes another object of the same number.
+// A column. The object never changes: a new schema makes another object with the same number.
 struct StoredColumn {
   ColumnId id;
   std::string name;
@@ -37,7 +37,7 @@ class ColumnNames {
   ColumnNames();
   ~ColumnNames();
 
-  // nullptr if there is none.
+  // Returns nullptr if there is none.
   const StoredColumn* Find(std::string_view name) const {
     const Slots& slots = *slots_.load(std::memory_order_acquire);
     for (std::size_t i = HashOf(name);; ++i) {
@@ -50,16 +50,17 @@ class ColumnNames {
     const Chunk* const chunk = number <= TableLimits::kColumns ? chunks_[number / kChunk].load(std::memory_order_acquire) : nullptr;
     return chunk == nullptr ? nullptr : (*chunk)[number % kChunk].load(std::memory_order_acquire);
   }
-  // Numbers of published columns are 1 to this. A number may have no column.
+  // Returns the largest number of a published column; numbers begin at 1. A number may have no
+  // column.
   std::size_t size() const { return size_.load(std::memory_order_acquire); }
 
-  // Allocates all that Publish needs. A new column is found by Get from here on, one of a number that has
-  // a column not before it is published.
+  // Allocates everything that Publish needs. Get finds a new column from here on, and another
+  // schema of an existing column only after Publish.
   const StoredColumn* Prepare(StoredColumn column);
-  // Adds a prepared column, or puts it in the place of the one of the same number and name.
+  // Adds a prepared column, or replaces the one with the same number and name by it.
   void Publish(const StoredColumn* column) noexcept;
-  // Takes back a new column. REQUIRES: no row has it; of several, the last one first (unchecked: the
-  // rows of a column are not counted)
+  // Takes back a new column. Of several columns, withdraw the last one first. REQUIRES: no row has
+  // it (unchecked: the rows of a column are not counted)
   void Withdraw(const StoredColumn* column) noexcept;
   // Prepares and publishes.
   void Add(StoredColumn column) { Publish(Prepare(std::move(column))); }
@@ -70,7 +71,7 @@ class ColumnNames {
   using Chunk = std::array<std::atomic<const StoredColumn*>, kChunk>;
 
   static std::size_t HashOf(std::string_view name);
-  // The place of the column of this name, or where it belongs.
+  // Returns the slot of the column with this name, or the slot where it belongs.
   static std::atomic<const StoredColumn*>& SlotOf(Slots& slots, std::string_view name);
   std::atomic<const StoredColumn*>& CellOf(ColumnId id) {
     const auto number = static_cast<std::size_t>(id);
@@ -80,7 +81,7 @@ class ColumnNames {
   std::atomic<const Slots*> slots_;
   std::array<std::atomic<Chunk*>, TableLimits::kColumns / kChunk + 1> chunks_{};
   std::atomic<std::size_t> size_{0};
-  std::vector<std::unique_ptr<Slots>> all_slots_;  // each half full at most; old ones may be in use
+  std::vector<std::unique_ptr<Slots>> all_slots_;  // each at most half full; readers may still use old ones
   std::vector<std::unique_ptr<StoredColumn>> columns_;
   std::vector<std::unique_ptr<Chunk>> all_chunks_;
 };

@@ -1,16 +1,17 @@
-// Conditions on rows.
+// Conditions on the rows of a table.
 //
 //   Column("age") >= 20 && (Column("city") == "Rome" || !Column("name").BeginsWith("A"))
 //   Column("text").Search("tree \"page cache\" | hash -lock")
 //   Key() >= "user:"
 //
 // Comparisons are those of the order of values (table/value.h): every number is below every text, so
-// `Column("age") >= 20` holds for the text 'old', and `Column("age").Numeric() >= 20` does not. A condition on
-// a row that lacks the column is false, except IsNull. `!` turns true into false and false into true, so
-// `!(Column("a") == 1)` holds for rows without `a`, and `Column("a") != 1` does not.
+// `Column("age") >= 20` holds for the text 'old', and `Column("age").Numeric() >= 20` does not. For
+// a row that lacks the column every condition except IsNull is false. `!` turns true into false and
+// false into true, so `!(Column("a") == 1)` holds for rows without `a`, and `Column("a") != 1` does
+// not.
 //
-// A condition is a value: copies share its parts, which never change. It has its own bytes. An error
-// in it, such as a malformed regular expression, is reported by the query that uses it.
+// A condition is a value: copies share its parts, which never change. It copies the bytes of its
+// literals. A query reports the errors of its condition, such as a malformed regular expression.
 #pragma once
 
 #include <cstddef>
@@ -68,16 +69,17 @@ class Condition {
   Condition() = default;
   explicit Condition(std::shared_ptr<const table::Node> node) : node_(std::move(node)) {}
 
-  // Both hold, one of them holds, it does not hold.
+  // Both conditions hold; at least one of them holds; the condition does not hold.
   friend Condition operator&&(const Condition& a, const Condition& b);
   friend Condition operator||(const Condition& a, const Condition& b);
   friend Condition operator!(const Condition& a);
 
-  // The text that ParseCondition (table/query_text.h) takes; "true" if it holds for every row.
+  // Returns the condition as text for ParseCondition (table/query_text.h); "true" if it holds for
+  // every row.
   std::string ToText() const;
-  // OK, or InvalidArgument that names the malformed part.
+  // Returns OK, or InvalidArgument, which names the malformed part.
   Status status() const;
-  // nullptr if it holds for every row.
+  // Returns nullptr if the condition holds for every row.
   const std::shared_ptr<const table::Node>& node() const { return node_; }
 
  private:
@@ -87,52 +89,54 @@ class Condition {
 // A column in a condition.
 class Column {
  public:
-  // The column of this name, in any table.
+  // Names a column, of any table.
   explicit Column(std::string_view name) : name_(name) {}
-  // The cast `numeric` of its value (table/value.h): the numbers of texts, and null of other texts.
+  // Casts the column's value to a number (table/value.h): a text becomes the number that it spells,
+  // or null.
   Column Numeric() const;
 
-  // Equal to the literal; present and different from it; and so on.
+  // The value is equal to the literal; is present and differs from it; and so on.
   friend Condition operator==(const Column& column, const Value& value);
   friend Condition operator!=(const Column& column, const Value& value);
   friend Condition operator<(const Column& column, const Value& value);
   friend Condition operator<=(const Column& column, const Value& value);
   friend Condition operator>(const Column& column, const Value& value);
   friend Condition operator>=(const Column& column, const Value& value);
-  // From `low` to `high`, both included.
+  // The value is at least `low` and at most `high`.
   Condition Between(const Value& low, const Value& high) const;
-  // Equal to one of them.
+  // The value is equal to one of `values`.
   Condition In(std::vector<Value> values) const;
 
-  // The cell's text has this substring, beginning, end.
+  // The cell's text contains this text; begins with it; ends with it.
   Condition Contains(std::string_view text) const;
   Condition BeginsWith(std::string_view text) const;
   Condition EndsWith(std::string_view text) const;
-  // A part of the text matches a regular expression of RE2 (text/regular_expression.h), in a time that is linear
-  // in the text.
+  // A part of the text matches a regular expression of RE2 (text/regular_expression.h). The time is
+  // linear in the size of the text.
   Condition Matches(std::string_view regex) const;
-  // Words (table/words.h): the text has all of those of `words`, one of them, or all in a row.
+  // The text has all words (table/words.h) of `words`; at least one of them; or all of them in a
+  // row.
   Condition HasAll(std::string_view words) const;
   Condition HasAny(std::string_view words) const;
   Condition HasPhrase(std::string_view words) const;
-  // A full-text expression: words and "phrases in quotes", all of which the text has; `-` before one
-  // that it must not have; `|` between alternatives, which binds less than a blank. False if the row lacks
-  // the column, also where all words are to be absent.
+  // The text matches a full-text expression. Words and "phrases in quotes" must all occur; one with
+  // `-` before it must not occur; `|` separates alternatives, and binds less tightly than a blank.
+  // False if the row lacks the column, even if the expression only has words that must not occur.
   Condition Search(std::string_view expression) const;
 
-  // The row lacks the column, or has it.
+  // The row lacks the column; has it.
   Condition IsNull() const;
   Condition IsNotNull() const;
 
  private:
   friend Column Key();
   Column() = default;
-  // A condition of one operator, and its node.
+  // Leaf makes the node of one operator on this column; Of and OfText make the condition.
   table::Node Leaf(table::Op op, std::span<const Value> values = {}) const;
   Condition Of(table::Op op, std::span<const Value> values = {}) const;
   Condition OfText(table::Op op, std::string_view text) const;
 
-  std::string name_;  // empty: the primary key
+  std::string name_;  // empty = the primary key
   bool is_numeric_ = false;
 };
 
@@ -146,9 +150,9 @@ struct Pattern;  // a compiled regular expression
 // A node of a condition, which never changes.
 struct Node {
   Op op;
-  bool is_key = false;  // of the primary key
+  bool is_key = false;  // whether it is about the primary key
   std::string column = {};
-  bool is_numeric = false;  // of the cast of the column
+  bool is_numeric = false;  // whether it is about the cast of the column
   std::vector<OwnedValue> values = {};
   std::vector<std::string> words = {};  // folded
   std::vector<std::shared_ptr<const Node>> children = {};
@@ -157,13 +161,13 @@ struct Node {
   Status status = {};
 };
 
-// The conditions joined by kAnd or kOr, in one node: the time is linear in their number.
+// Joins the conditions by kAnd or kOr in one node. The time is linear in their number.
 // REQUIRES: for kOr, there is one
 Condition Joined(Op op, std::span<const Condition> parts);
-// A condition that the primary key is one of these. REQUIRES: ascending
+// Makes a condition that the primary key is one of `keys`. REQUIRES: ascending
 Condition KeyIn(std::vector<std::string> keys);
-// Whether a part of the text matches. It takes units of `effort` first, unless that is nullptr, and is false if
-// they are spent.
+// Whether a part of the text matches. Unless `effort` is nullptr, takes units of it first, and
+// returns false if they are spent.
 bool MatchesPattern(const Pattern& pattern, std::string_view text, QueryEffort* effort);
 
 }  // namespace table

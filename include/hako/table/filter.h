@@ -17,12 +17,13 @@ namespace hako::table {
 
 class Filter {
  public:
-  // nullptr if there is no such column.
+  // Returns nullptr if there is no such column.
   using FindColumn = FunctionRef<const StoredColumn*(std::string_view)>;
 
   // Holds for every row.
   Filter() = default;
-  // `effort`: of matching, or nullptr. Once it is spent, Matches is meaningless: see IsStopped.
+  // `effort` bounds the work of Matches; nullptr = no bound. Once it is spent, the results of
+  // Matches have no meaning: see IsStopped.
   Filter(const Condition& condition, const ColumnNames& names, QueryEffort* effort = nullptr)
       : Filter(
             condition, [&names](std::string_view name) { return names.Find(name); }, effort) {}
@@ -35,13 +36,13 @@ class Filter {
     HAKO_DCHECK(IsStopped());
     return effort_->error();
   }
-  // Adds the columns that it reads.
+  // Adds the columns that the condition reads.
   void AddColumns(std::vector<ColumnId>* columns) const;
 
  private:
   struct Test {
     const Node* node;
-    ColumnId column;       // kKey: the primary key; kNone: no row had it yet, so each row is asked by the name
+    ColumnId column;       // kKey = the primary key; kNone = no row had it yet: each row is asked by name
     std::uint32_t behind;  // the number of the test after this one and its children
   };
   static constexpr ColumnId kNone{0xffff};

@@ -1,12 +1,12 @@
-// Index: an index of a table as the table uses it, with the numbers of its columns. It makes the
-// entries of a row, which follow from the row and its key alone.
+// Index: an open index of a table, with the numbers of its columns. It makes the entries of a row,
+// which depend only on the row and its key.
 //
 // Invariants
-//   1. An index that is ready or being built has exactly the entries that AddEntries makes of the
-//      rows, except that one that is being built may lack some. Each update of a row changes its
-//      entries in the same step.
+//   1. A ready index has exactly the entries that AddEntries makes of the rows. An index that is
+//      being built may lack some of these. Each update of a row changes its entries in the same
+//      step.
 //   2. An index is dropped in three steps: it is marked as dropped, its entries are removed, its
-//      record is removed. One that is found marked when the table is opened is dropped further.
+//      record is removed. Open goes on with the dropping of an index that it finds marked.
 //   3. A number of an index is not used again while the table is open.
 #pragma once
 
@@ -31,7 +31,7 @@ class Entries {
  public:
   struct Entry {
     std::uint32_t begin, key_size, value_size;
-    bool is_unique;  // its key must be free, or the same row's
+    bool is_unique;  // no other row may have an entry with this key
   };
 
   void Clear() {
@@ -43,7 +43,7 @@ class Entries {
   std::string_view value(std::size_t i) const { return {bytes_.data() + entries_[i].begin + entries_[i].key_size, entries_[i].value_size}; }
   bool is_unique(std::size_t i) const { return entries_[i].is_unique; }
 
-  // Adds an entry: its key is built in place, from Begin to EndKey, then its value up to End.
+  // Adds an entry, which is built in place: its key from Begin to EndKey, then its value up to End.
   std::string* Begin() {
     begin_ = bytes_.size();
     return &bytes_;
@@ -74,9 +74,10 @@ struct IndexPart {
 
 class Index {
  public:
-  // The names of all columns that it has, also in its `where`. An error if it is malformed.
+  // Returns the names of all columns of the index, including those in its `where`. Returns an error
+  // if the options are malformed.
   static StatusOr<std::vector<std::string>> ColumnsOf(const IndexOptions& options);
-  // Looks up these columns, all of which have numbers.
+  // Looks up these columns, all of which exist.
   using FindColumn = FunctionRef<const StoredColumn*(std::string_view)>;
   static StatusOr<std::unique_ptr<Index>> Make(std::uint16_t number, IndexOptions options, IndexState state, FindColumn find);
 
@@ -85,19 +86,19 @@ class Index {
   const IndexOptions& options() const { return options_; }
   const std::vector<IndexPart>& parts() const { return parts_; }
   const Condition& where() const { return where_; }
-  const std::string& prefix() const { return prefix_; }  // of its entries
+  const std::string& prefix() const { return prefix_; }  // with which the keys of its entries begin
   bool is_unique() const { return options_.unique; }
   bool is_words() const { return parts_[0].kind == IndexKind::kToken || parts_[0].kind == IndexKind::kQGram; }
-  // Whether an entry's value has a row of all columns of the index.
+  // Whether the value of an entry has a row with all columns of the index.
   bool is_covering() const { return !options_.covering.empty(); }
   const std::vector<ColumnId>& covered() const { return covered_; }  // ascending
 
-  // Adds the entries of a row. OutOfRange, which names the index, if a value is too long.
+  // Adds the entries of a row. Returns OutOfRange, which names the index, if a value is too long.
   Status AddEntries(std::string_view key, const RowView& row, Entries* entries) const;
 
-  // The key of the row of an entry; the part that follows the parts or, of a unique entry, its value.
-  // `parts_size`: the length of prefix and parts, if it is known. An empty view with `ok` false if the
-  // entry is damaged.
+  // Finds the key of the row that an entry leads to: it follows the parts in the entry's key or, in
+  // a unique entry, is in the entry's value. `parts_size` is the length of prefix and parts, if it
+  // is known. `ok` is false if the entry is damaged.
   struct RowOfEntry {
     std::string_view key;
     std::string_view covered;  // the row in a covering index
@@ -105,13 +106,14 @@ class Index {
   };
   RowOfEntry Row(std::string_view entry_key, std::string_view entry_value) const;
 
-  // The record of the catalogue, and back. DataLoss if it is damaged.
+  // Encode the record of the catalogue, and decode it. Decode returns DataLoss if the record is
+  // damaged.
   std::string Encode(IndexState state) const;
   static StatusOr<std::pair<IndexOptions, IndexState>> Decode(std::string_view record);
 
   IndexState state() const { return state_.load(std::memory_order_seq_cst); }
   void set_state(IndexState state) { state_.store(state, std::memory_order_seq_cst); }
-  // Queries that use it; a drop waits for them.
+  // The number of queries that use the index; DropIndex waits for them.
   std::atomic<int>& users() const { return users_; }
 
  private:

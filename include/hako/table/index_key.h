@@ -38,7 +38,7 @@ inline std::string CatalogueKey(char kind) { return {kCatalogueSpace, kind}; }
 inline std::string CatalogueKey(char kind, std::uint16_t number) {
   return {kCatalogueSpace, kind, static_cast<char>(number >> 8), static_cast<char>(number & 0xff)};
 }
-// The number in such a key. REQUIRES: it has one
+// Returns the number in the key of a column or an index. REQUIRES: it has one
 inline std::uint16_t CatalogueNumber(std::string_view key) {
   HAKO_DCHECK(key.size() >= 4);
   return static_cast<std::uint16_t>(static_cast<unsigned char>(key[2]) << 8 | static_cast<unsigned char>(key[3]));
@@ -51,7 +51,7 @@ inline std::string RowKey(std::string_view key) {
   return row_key.append(key);
 }
 
-// Text whose end is marked.
+// Appends a text with an end mark.
 inline void AppendText(std::string_view text, std::string* out) {
   for (std::size_t zero; (zero = text.find('\0')) != text.npos; text.remove_prefix(zero + 1)) {
     out->append(text.substr(0, zero + 1));
@@ -60,14 +60,15 @@ inline void AppendText(std::string_view text, std::string* out) {
   out->append(text);
   out->append(2, '\0');
 }
-// The same without the end: the beginning of all texts with this beginning.
+// Appends a text without the end mark. The result begins every text that begins with this one.
 inline void AppendTextBeginning(std::string_view text, std::string* out) {
   AppendText(text, out);
   out->resize(out->size() - 2);
 }
 
-// The nearest double in 8 bytes, big-endian, with the sign bit flipped, or all bits if negative; from
-// 2^53 on 2 more bytes for how far an int64 is above it.
+// Appends the nearest double in 8 bytes, big-endian, with the sign bit flipped, or with all bits
+// flipped if the number is negative. If its magnitude is 2^53 or more, 2 more bytes tell how far an
+// int64 is above it.
 inline void AppendNumber(const Number& number, std::string* out) {
   auto bits = std::bit_cast<std::uint64_t>(number.nearest);
   bits ^= (bits >> 63) != 0 ? ~std::uint64_t{0} : std::uint64_t{1} << 63;
@@ -82,7 +83,8 @@ inline void AppendNumber(const Number& number, std::string* out) {
 
 inline void AppendWord(std::string_view word, std::string* out) { out->append(word).push_back('\0'); }
 
-// The part of a value, or in an index of kNumeric that of its cast. False if it is the null part.
+// Appends the part of a value or, in an index of kNumeric, of its cast. Returns false if it is the
+// null part.
 inline bool AppendPart(const Value& value, IndexKind kind, std::string* out) {
   if (kind == IndexKind::kNumeric) return AppendPart(NumericOf(value), IndexKind::kOrdered, out);
   if (value.kind() == Value::Kind::kBytes) {
@@ -96,8 +98,8 @@ inline bool AppendPart(const Value& value, IndexKind kind, std::string* out) {
   return number.has_value();
 }
 
-// The length of the part at the beginning of `parts`; 0 if it is damaged. `is_word`: of a word or a
-// q-gram.
+// Returns the length of the part at the beginning of `parts`; 0 if it is damaged. `is_word` says
+// that it is a word or a q-gram.
 inline std::size_t PartLength(std::string_view parts, bool is_word) {
   const auto text_end = [&](std::size_t at) -> std::size_t {
     for (; (at = parts.find('\0', at)) != parts.npos && at + 1 < parts.size(); at += 2) {
@@ -111,7 +113,7 @@ inline std::size_t PartLength(std::string_view parts, bool is_word) {
   if (parts[0] == kTextPart) return text_end(1);
   if (parts[0] != kNumberPart || parts.size() < 9) return 0;
   const std::uint64_t bits = LoadBigEndian(parts.data() + 1);
-  // The same bounds as in AppendNumber, encoded.
+  // The bounds that AppendNumber uses, encoded.
   constexpr auto kExact = std::uint64_t{0x4340000000000000} | std::uint64_t{1} << 63;
   const std::size_t size = bits < kExact && bits > ~kExact ? 9 : 11;
   return size <= parts.size() ? size : 0;

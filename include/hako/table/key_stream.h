@@ -1,8 +1,8 @@
 // KeyStream: the keys of rows, one after the other, from an index, from the rows themselves, or from
-// several streams together. A stream may show rows that do not meet the condition of a query, which is
-// tested on each row; it leaves out none that does.
+// several streams together. A stream shows every row that meets the condition of a query, and may
+// show others: the query tests the condition on each row.
 //
-// A sorted stream ascends by key, and can seek; an intersection takes only such ones.
+// A sorted stream ascends by key, and can seek. An intersection takes only sorted streams.
 #pragma once
 
 #include <cstddef>
@@ -25,26 +25,27 @@ namespace hako::table {
 class KeyStream {
  public:
   virtual ~KeyStream() = default;
-  // Moves to the next key. False at the end, or after an error.
+  // Moves to the next key. Returns false at the end or after an error.
   virtual bool Next() = 0;
-  // Moves to the first key at or after this one, which is not before the present one.
+  // Moves to the first key at or after `key`, which must not be before the present one.
   // REQUIRES: sorted (unchecked here: a stream that is not does not override it)
   virtual bool Seek(std::string_view key) = 0;
-  // About how many keys are left, as far as that is known. REQUIRES: Next has returned true
-  // (unchecked: a hint only)
+  // Returns about how many keys are left, or ~0 if that is unknown. REQUIRES: Next has returned
+  // true (unchecked: a hint only)
   virtual std::uint64_t SizeHint() { return ~std::uint64_t{0}; }
   // The error that ended the stream.
   virtual Status status() const { return absl::OkStatus(); }
-  // For a union: whether a row that it shows is to be taken, as no other part shows it too.
+  // For a union: whether it takes this row from the present part, so that no row is shown twice.
   virtual bool Takes(std::string_view, const RowView&) const { return true; }
 
-  std::string_view key() const { return key_; }  // until the next move
-  // The key of the entry that the key was found in. REQUIRES: the stream is a range of an index
+  std::string_view key() const { return key_; }  // valid until the next move
+  // Returns the key of the entry in which the row's key was found. REQUIRES: the stream is a range
+  // of an index
   std::string_view entry() const {
     HAKO_DCHECK(entry_.data() != nullptr);
     return entry_;
   }
-  // The row, or the columns of a covering index; nullopt if neither was read.
+  // Returns the row, or the columns of a covering index; nullopt if neither was read.
   const std::optional<std::string_view>& row() const { return row_; }
 
  protected:
@@ -56,12 +57,12 @@ class KeyStream {
 struct RecordRange {
   const Index* index = nullptr;
   std::string from, to;    // [from, to); an empty `to` is the end
-  std::size_t key_at = 0;  // where the row's key begins in an entry, if all of the range have it there
+  std::size_t key_at = 0;  // where the row's key begins, if that is the same in all entries of the range
 };
 
 class RangeStream final : public KeyStream {
  public:
-  // `range` must outlive the stream. `effort`: of each record; nullptr: unbounded
+  // `range` must outlive the stream. Each record takes a unit of `effort`; nullptr = no bound.
   RangeStream(TableCore& core, const RecordRange& range, bool is_reversed, QueryEffort* effort = nullptr)
       : core_(core), range_(range), effort_(effort), is_reversed_(is_reversed) {}
   bool Next() override;
@@ -76,7 +77,7 @@ class RangeStream final : public KeyStream {
   TableCore& core_;
   const RecordRange& range_;
   QueryEffort* const effort_;
-  std::optional<PooledCursor> cursor_;  // from the first move on: a union may have very many streams
+  std::optional<PooledCursor> cursor_;  // made by the first move, because a union may have very many streams
   const bool is_reversed_;
   bool is_started_ = false;
   std::string target_;
@@ -104,8 +105,8 @@ class ListStream final : public KeyStream {
   std::size_t at_ = 0;
 };
 
-// Leaps from key to key, the smallest part first. Unless it `keeps_all`, only the smallest few parts
-// are used: the others cost more than they save.
+// Seeks from key to key that all parts have, beginning with the smallest part. Unless it
+// `keeps_all`, it uses only the few smallest parts, because the others cost more than they save.
 class IntersectionStream final : public KeyStream {
  public:
   IntersectionStream(std::vector<std::unique_ptr<KeyStream>> parts, bool keeps_all) : parts_(std::move(parts)), keeps_all_(keeps_all) {}
@@ -126,15 +127,15 @@ class IntersectionStream final : public KeyStream {
   Status status_;
 };
 
-// One stream after the other. A row that several parts show is taken from the first whose condition it
-// meets.
+// Shows one stream after the other. It takes a row that several parts show from the first part
+// whose condition the row meets.
 class UnionStream final : public KeyStream {
  public:
   struct Part {
     std::unique_ptr<KeyStream> stream;
     Filter filter;
   };
-  // `is_disjoint`: no row meets the conditions of two parts
+  // `is_disjoint` says that no row meets the conditions of two parts.
   UnionStream(std::vector<Part> parts, bool is_disjoint) : parts_(std::move(parts)), is_disjoint_(is_disjoint) {}
   bool Next() override;
   bool Seek(std::string_view) override { return false; }

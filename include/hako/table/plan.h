@@ -2,16 +2,18 @@
 //
 // The condition is an AND of conjuncts. Each of these may have candidates:
 //   - ranges of an index: equalities of its first columns, then a range of the next one
-//   - the entries of a word or a q-gram, which are sorted by key as those of a full equality
+//   - the entries of a word or a q-gram, which are sorted by the rows' keys, as are those of an
+//     equality of all columns
 //   - a range of primary keys, or a list of them
-// The number of entries of each candidate is not kept but counted: all are counted side by side, in
-// steps that double, until one ends, which is the smallest. So the cost of planning is a small part of
-// the cost of the plan. A candidate larger than kScanPart of the table gives way to a scan of all rows.
-// Sorted candidates are intersected with the smallest one. If all candidates are sorted, none is
-// counted: the intersection leaps from key to key, so its cost is that of the smallest.
+// The planner counts the entries of all candidates side by side, in steps that double, until one
+// candidate ends: the smallest. So the cost of planning is a small part of the cost of the plan. A
+// candidate larger than kScanPart of the table gives way to a scan of all rows. Sorted candidates
+// are intersected with the smallest one. If all candidates are sorted, none is counted: the
+// intersection seeks from key to key, so its cost is that of the smallest.
 //
-// An order with a limit is taken from an index if the first rows of it are expected sooner there: with
-// the rows of the table n, of the smallest candidate s, and wanted w, when w * n < s * s.
+// A query with an order and a limit reads an index that has the order if it expects to find the
+// first rows sooner there: when w * n < s * s, for n rows of the table, s rows of the smallest
+// candidate, and w rows wanted.
 //
 // An OR is planned part by part, if each part has a candidate.
 #pragma once
@@ -31,18 +33,18 @@
 
 namespace hako::table {
 
-// An order by the cast `numeric` of the primary key, which no index has.
+// Stands for an order by the cast `numeric` of the primary key, which no index has.
 inline constexpr ColumnId kKeyAsNumber{0xfffe};
 
 // The parts of a query that the plan depends on.
 struct Wanted {
   const Condition* where;
-  std::optional<ColumnId> order_column;        // kKey: the primary key; kKeyAsNumber
-  IndexKind order_kind = IndexKind::kOrdered;  // or kNumeric: by the cast
+  std::optional<ColumnId> order_column;        // kKey = the primary key; or kKeyAsNumber
+  IndexKind order_kind = IndexKind::kOrdered;  // or kNumeric = by the cast
   bool is_descending = false;
   std::optional<std::uint64_t> rows;             // limit and offset
-  std::optional<std::vector<ColumnId>> columns;  // needed, with those of the condition; nullopt: all
-  bool explains = false;                         // the plan is to have texts
+  std::optional<std::vector<ColumnId>> columns;  // that are needed, including those of the condition; nullopt = all
+  bool explains = false;                         // whether the plan needs texts
   QueryEffort* effort = nullptr;                 // of the run
 };
 
@@ -51,29 +53,29 @@ struct Access {
   enum class Kind : std::uint8_t { kRange, kList, kIntersection, kUnion };
   Kind kind = Kind::kRange;
   RecordRange range = {};                                     // kRange; by default all rows
-  std::string text = {};                                      // of it, for people to read
+  std::string text = {};                                      // the range, for people to read
   std::shared_ptr<const std::vector<std::string>> keys = {};  // kList
   std::vector<Access> parts = {};                             // kIntersection, kUnion
-  std::vector<Condition> conditions = {};                     // kUnion: of the parts
+  std::vector<Condition> conditions = {};                     // kUnion: the conditions of the parts
   bool is_disjoint = false;                                   // kUnion
   bool is_sorted = false;                                     // by key
   bool is_single = false;                                     // one row at most
-  bool is_unique = false;                                     // an entry has its row's key only beside a null
-  bool gives_order = false;                                   // the order that is wanted, after the first
-  std::size_t order_at = 0;                                   // bytes of each entry
-  // Conjuncts, by bit, that a row meets if and only if it is in here.
+  bool is_unique = false;                                     // its entries have the row's key only if a part is null
+  bool gives_order = false;                                   // it gives the wanted order, after its first bytes
+  std::size_t order_at = 0;                                   // how many first bytes of each entry the order ignores
+  // The conjuncts, by bit, that a row meets if and only if this access finds it.
   std::uint64_t exact = 0;
-  std::uint64_t word_of = 0;                // the conjunct that has this word, beside others
-  std::size_t num_words = 0;                // of that conjunct
-  std::optional<std::uint64_t> count = {};  // of the entries, if they were counted
+  std::uint64_t word_of = 0;                // the conjunct of which this word is one
+  std::size_t num_words = 0;                // words of that conjunct
+  std::optional<std::uint64_t> count = {};  // entries, if they were counted
 };
 
 struct Plan {
   Access access;
-  bool is_ordered = false;     // it gives the order that is wanted
-  bool is_exact = false;       // it has exactly the rows that meet the condition
-  bool is_covered = false;     // the index has all columns that are needed
-  std::uint64_t num_rows = 0;  // of the table, if the plan has texts
+  bool is_ordered = false;     // whether it gives the wanted order
+  bool is_exact = false;       // whether it finds exactly the rows that meet the condition
+  bool is_covered = false;     // whether the index has all needed columns
+  std::uint64_t num_rows = 0;  // rows of the table, if the plan has texts
 };
 
 class Planner {
@@ -99,7 +101,7 @@ class Planner {
   static std::string TextOf(const Node& node);
   static Access AllRows();
   std::uint64_t NumRows();
-  // The smallest candidate, if it has at most `budget` entries.
+  // Returns the smallest candidate, if it has at most `budget` entries.
   std::optional<std::size_t> Race(std::vector<Access>& candidates, std::uint64_t budget);
   Access Intersect(std::vector<Access>& candidates, std::size_t smallest);
 
@@ -108,9 +110,9 @@ class Planner {
   Status status_;
 };
 
-// The stream of an access, which must outlive it.
+// Makes the stream of an access. The access must outlive the stream.
 std::unique_ptr<KeyStream> MakeStream(TableCore& core, const Access& access, bool is_reversed, QueryEffort* effort);
-// The plan as text, a line a step.
+// Returns the plan as text, with a line for each step.
 std::string PlanText(const Plan& plan, const Wanted& wanted);
 
 }  // namespace hako::table

@@ -5,24 +5,27 @@
 // Nothing is read until Each, Keys, Count, Aggregate, GroupBy, Update, Remove or Explain is called; a
 // query may be run many times.
 //
-// The order: with OrderBy, rows are in the order of values (table/value.h) of the column, of which null is the
-// first, and rows of equal values in the order of their keys, in the same direction. Without OrderBy, a query
-// with Limit or After is in the order of the keys, so that its pages are parts of one sequence, and any set of
-// indices shows the same rows; another query shows its rows in no order that may be relied on.
+// The order. With OrderBy, rows are in the order of the column's values (table/value.h), null
+// first; rows with equal values are in the order of their keys, in the same direction. Without
+// OrderBy, a query with Limit or After is in the order of the keys, so that its pages are parts of
+// one sequence and do not depend on the indices. Any other query shows its rows in an unspecified
+// order.
 //
-// Results stream: memory does not grow with their number, except where a query must sort (OrderBy
-// without an index that serves it, and then only Limit rows are kept, if there is one) or group; that
-// is limited by TableOptions::sort_bytes (ResourceExhausted).
+// Results stream: memory does not grow with their number, except where a query must group, or sort
+// because no index serves OrderBy (with Limit it keeps only that many rows).
+// TableOptions::sort_bytes limits that memory (ResourceExhausted).
 //
-// A query is not a snapshot. A row that is not changed meanwhile is shown exactly once if it meets the
-// condition. Every row shown met it when it was read; where only keys are wanted (Keys, Count, Columns
-// of none) and the indices decide, its entries did when they were read. With OrderBy, rows are always
-// shown in order: a row is found by its value, and is left out if it has another value, or is gone,
-// when it is read. The next rows take its place, so a limit is reached if enough rows exist.
+// A query is not a snapshot. A row that is not changed meanwhile is shown exactly once if it meets
+// the condition. Every row that is shown met the condition when it was read. If only keys are
+// wanted (Keys, Count, Columns with no column) and the indices decide the condition, the row's
+// entries met it when they were read. With OrderBy, rows are always shown in order: the query finds
+// a row by its value, and leaves it out if it is gone or has another value when it is read. Later
+// rows take its place, so a limit is reached if enough rows exist.
 //
 // Plans: see table/plan.h, and Explain.
 //
-// Threads: one thread a query. Visitors may read the table, but not change it or drop an index.
+// Threads: each query belongs to one thread. Visitors may read the table, but not change it or drop
+// an index.
 #pragma once
 
 #include <algorithm>
@@ -51,16 +54,16 @@ class QueryRun;
 enum class ChangeKind : std::uint8_t;
 }  // namespace table
 
-// Figures over the rows of a query that have a column.
+// Count, sum, minimum and maximum of a column over rows.
 class Aggregates {
  public:
-  std::uint64_t count = 0;        // rows that have the column; of an empty name: all rows
-  std::uint64_t num_numbers = 0;  // of these, the ones whose value is a number or a bool
-  OwnedValue min = {};            // the least and the greatest value in the order of values (table/value.h);
+  std::uint64_t count = 0;        // rows that have the column; for an empty name, all rows
+  std::uint64_t num_numbers = 0;  // those of them whose value is a number or a bool
+  OwnedValue min = {};            // the smallest and the largest value in the order of values (table/value.h);
   OwnedValue max = {};            // null if no row has one
 
-  // The sum of the numbers, of which true is 1; texts add nothing. An int64 if all are integers and their
-  // sum is one, else a double.
+  // Returns the sum of the numbers, where true is 1 and texts add nothing. It is an int64 if all
+  // are integers and the sum fits into one, else a double.
   Value Sum() const;
 
   // Adds a value, unless it is null.
@@ -68,24 +71,24 @@ class Aggregates {
 
  private:
   std::int64_t int_sum_ = 0;        // of the integers, modulo 2^64
-  std::int64_t num_overflows_ = 0;  // of it, upwards less downwards
+  std::int64_t num_overflows_ = 0;  // overflows of that sum, upwards minus downwards
   double double_sum_ = 0;
   std::uint64_t num_doubles_ = 0;
 };
 
-// A query: see the head of this header. A value: copies are separate queries.
+// A query: see the head of this header. Copies are separate queries.
 class Query {
  public:
   // TableDBM::Select makes queries.
   explicit Query(table::TableCore* core) : core_(core) {}
 
-  // Adds a condition: all must hold.
+  // Adds a condition. A row must meet all of them.
   Query& Where(const Condition& condition) { return And(condition); }
   Query& And(const Condition& condition) {
     where_ = where_ && condition;
     return *this;
   }
-  // The order: an empty name is the primary key.
+  // Sets the order; an empty name is the primary key.
   Query& OrderBy(std::string_view column, RowOrder order = RowOrder::kAscending) {
     order_by_ = column;
     order_ = order;
@@ -96,36 +99,38 @@ class Query {
     offset_ = offset;
     return *this;
   }
-  // Only rows behind this one in the order, for pages: the last key of the page before, and in an
-  // order by a column also that row's value, null if it has none. Rows that have come or gone meanwhile make
-  // no other row appear twice or be left out. Fewer rows than the limit are shown only by the last page.
+  // Shows only rows behind this position in the order, for pages. Pass the key of the last row of
+  // the page before and, with OrderBy, also that row's value in the column (null if it has none).
+  // Rows that are added or removed between pages never make another row appear twice or be left
+  // out. Only the last page has fewer rows than the limit.
   Query& After(std::string_view key, const Value& value = Value()) {
     after_key_ = std::string(key);
     after_value_ = value;
     return *this;
   }
-  // The columns that are wanted: an index that has them all is read instead of the rows. Rows may be
-  // shown with further columns. Default: all.
+  // Sets the wanted columns; the default is all. If an index has all of them, the query reads it
+  // instead of the rows. The rows that are shown may have more columns.
   Query& Columns(std::vector<std::string> columns) {
     columns_ = std::move(columns);
     return *this;
   }
 
-  // Has Update and Remove change the rows in one atomic step after another, of this many rows or of fewer
-  // where those have many entries, in the order of the keys (InvalidArgument with another order). If a step
-  // fails, or the process dies, the steps before it remain; the error tells how many rows they have changed.
+  // Makes Update and Remove change the rows in several atomic steps, in the order of the keys
+  // (InvalidArgument with another order). Each step has this many rows, or fewer if these have many
+  // entries. If a step fails, or the process dies, the steps before it remain; the error tells how
+  // many rows they have changed.
   Query& InBatches(std::uint64_t rows = 10'000) {
     batch_rows_ = std::max<std::uint64_t>(rows, 1);
     return *this;
   }
-  // Bounds the runs of this query and its copies: see QueryEffort, which must outlive them.
+  // Bounds the runs of this query and its copies (see QueryEffort). `effort` must outlive them.
   Query& Within(QueryEffort* effort) {
     effort_ = effort;
     return *this;
   }
 
-  // Rows of either query, of both, or of this one alone; without order, and of limits those of the
-  // parts. A part with a limit is run first, and its keys are kept.
+  // Return a query for the rows of either query, of both, or of this one but not the other. The
+  // result has no order and no limit. A part with a limit is run first, and its keys are kept.
   StatusOr<Query> Union(const Query& other) const;
   StatusOr<Query> Intersection(const Query& other) const;
   StatusOr<Query> Difference(const Query& other) const;
@@ -133,24 +138,26 @@ class Query {
   // Shows the rows until visit returns false. The view is valid during the call.
   using Visit = FunctionRef<bool(std::string_view key, const RowView& row)>;
   Status Each(Visit visit) const;
-  // The keys in order.
+  // Returns the keys in order.
   StatusOr<std::vector<std::string>> Keys() const;
-  // The number of rows, and figures over them, after limit and offset: those of a statement are of all rows,
-  // and its limit is about the rows of figures (table/statement_run.h). A column that no row has is null.
+  // Return the number of rows, and figures over them, after Limit and offset are applied. (In a
+  // statement, figures are over all rows, and the limit applies to the rows of figures; see
+  // table/statement_run.h.) A column that no row has counts as null.
   StatusOr<std::uint64_t> Count() const;
   StatusOr<Aggregates> Aggregate(std::string_view column) const;
-  // By the value of a column: a group of all equal values. The first group, null, has the rows without it.
-  // `of`: the column of the figures.
+  // Groups the rows by the value of a column. Rows without the column form the first group, null.
+  // `of` is the column of the figures.
   using Groups = std::map<OwnedValue, Aggregates>;
   StatusOr<Groups> GroupBy(std::string_view column, std::string_view of = {}) const;
-  // Updates or removes the rows in one atomic step, or in batches; returns their number. OutOfRange if one
-  // step would take more than 1,048,576 rows and entries of indices, or 256 MiB: give a limit, or change them
-  // InBatches. A row that another thread changes meanwhile is changed only if it still meets the condition.
+  // Update or remove the rows in one atomic step, or in batches, and return their number.
+  // OutOfRange if one step would take more than 1,048,576 rows and entries of indices, or 256 MiB;
+  // use a limit or InBatches then. A row that another thread has changed meanwhile is changed only
+  // if it still meets the condition.
   StatusOr<std::uint64_t> Update(std::span<const Cell> cells) const;
   StatusOr<std::uint64_t> Update(std::initializer_list<Cell> cells) const { return Update(std::span(cells.begin(), cells.size())); }
   StatusOr<std::uint64_t> Remove() const;
 
-  // The plan, for people to read: a line a step.
+  // Returns the plan for people to read, with a line for each step.
   StatusOr<std::string> Explain() const;
 
  private:
@@ -166,16 +173,16 @@ class Query {
   RowOrder order_ = RowOrder::kAscending;
   std::optional<std::uint64_t> limit_;
   std::uint64_t offset_ = 0;
-  std::uint64_t batch_rows_ = 0;  // 0: all in one step
+  std::uint64_t batch_rows_ = 0;  // 0 = all in one step
   std::optional<std::string> after_key_;
   OwnedValue after_value_;
   std::optional<std::vector<std::string>> columns_;
   QueryEffort* effort_ = nullptr;
 };
 
-// The figure that a function of a statement is; null if no row has one.
+// Returns the figure of a function in a statement; null if no row has one.
 OwnedValue FigureOf(const Statement::Aggregate& aggregate, const Aggregates& all);
-// Its name in results, such as "count(*)" or "min(key)".
+// Returns the name of the function in results, such as "count(*)" or "min(key)".
 std::string LabelOf(const Statement::Aggregate& aggregate);
 
 }  // namespace hako

@@ -1,4 +1,4 @@
-// QueryRun: one run of a query: its plan, and the rows that it shows.
+// QueryRun: one run of a query. It makes the plan, and shows the rows.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace hako::table {
 
-// Figures of some columns, by the value of a group.
+// The figures of some columns for each group.
 using FiguresByGroup = std::map<OwnedValue, std::vector<Aggregates>>;
 
 class QueryRun {
@@ -24,14 +24,16 @@ class QueryRun {
   ~QueryRun();
   QueryRun(const QueryRun&) = delete;
 
-  // Whether a run of this thread uses the index, which a drop would wait for in vain.
+  // Whether a run of this thread uses the index: then DropIndex would wait for itself.
   static bool IsUsedHere(const Index& index);
 
-  // Plans it; `columns`: those that are needed beside the query's own; nullopt: as the query says.
+  // Makes the plan. `columns` are the columns that are needed beside those of the condition and the
+  // order; nullopt = those that the query wants.
   Status Prepare(const std::optional<std::vector<std::string>>& columns, bool explains = false);
   Status Each(Query::Visit visit);
-  // Plans and runs it. By the value of the column `group_by`, of which an empty name is the primary key;
-  // nullopt: all rows are one group, null, which exists if a row does.
+  // Makes the plan and runs it, and groups the rows by the value of the column `group_by`; an empty
+  // name is the primary key. With nullopt all rows form one group, null, which exists only if there
+  // is a row.
   StatusOr<FiguresByGroup> FindFigures(const std::optional<std::string>& group_by, const std::vector<std::string>& columns);
 
   const Plan& plan() const { return plan_; }
@@ -58,11 +60,11 @@ class QueryRun {
   bool IsBefore(const Item& a, const Item& b) const { return wanted_.is_descending ? b < a : a < b; }
   // Shows the rows of the stream that meet the condition, until `show` returns false.
   Status Scan(KeyStream& stream, ShowRef show);
-  // Shows the rows of these keys. `orders`, unless empty, has the value by which each row was found in
-  // the order: a row that has another one by now is left out, because it no longer belongs there.
+  // Shows the row of this key. `order`, unless nullptr, is the value by which the row was found in
+  // the order: a row that has another value by now is left out, because it no longer belongs there.
   Status FetchRow(std::string_view key, const std::string* order, ShowRef show, bool* goes_on);
   Status FetchRows(std::span<const std::string> keys, std::span<const std::string> orders, ShowRef show, bool* goes_on);
-  // The first `most` rows of the order behind after_.
+  // Finds the first `most` rows behind after_ in the order.
   Status Sort(std::uint64_t most, std::vector<Item>* items);
   Status EachSorted(Query::Visit visit);
   Status ShowSorted(std::span<const Item> items, ShowRef show, bool* goes_on);
@@ -70,13 +72,13 @@ class QueryRun {
   const Query& query_;
   TableCore& core_;
   QueryRun* const outer_;  // the run of this thread whose visitor runs this one
-  Condition where_;        // of the query, with literals as the columns have them
+  Condition where_;        // of the query, with literals converted to the types of the columns
   Wanted wanted_{};
   Filter filter_;
   Plan plan_;
   absl::InlinedVector<const Index*, 2> held_;
   std::optional<Item> after_;
-  bool shows_keys_ = false;  // without reading rows
+  bool shows_keys_ = false;  // whether it shows keys without reading rows
   absl::InlinedVector<std::string, 1> keys_;
   std::vector<std::string> orders_, rows_;
 };

@@ -6,32 +6,32 @@
 //   update set city = 'Roma', age = null where city = 'Rome'
 //   delete where key between 'a' and 'b' or not name begins 'A' in batches
 //
-// A function is named in results as it is written: "count(*)", "min(key)". Rows that lack the column of
-// `group by` are a group by themselves, whose name is null. `order by`, `limit` and `offset` are about the
-// rows of the result. Groups are ordered by their column or by a function; beside functions no other column
-// may be named.
+// A function is named in results as it is written: "count(*)", "min(key)". Rows that lack the
+// column of `group by` form a separate group, null. `order by`, `limit` and `offset` apply to the
+// rows of the result. Groups are ordered by their column or by a function; beside functions no
+// other column may be named.
 //
-// An update or a delete is one atomic step, which takes at most 1,048,576 rows and entries of indices. Larger
-// ones are made in parts, by `limit`, or by `in batches` at the end (Query::InBatches). A delete without a
-// condition and limit removes all rows in one step of any size.
+// An update or a delete is one atomic step, which takes at most 1,048,576 rows and entries of
+// indices. Larger ones need a `limit`, or `in batches` at the end (Query::InBatches). A delete
+// without a condition and without a limit removes all rows in one step of any size.
 //
-// A column that no row of the table has had, and no schema names, is an error where a statement reads it, if
-// the table has any column. An update may set a new one.
+// If the table has any column, it is an error when a statement reads a column that no row has had
+// and no schema names. An update may set a new column.
 //
-// A condition is made of comparisons, `and`, `or`, `not` and parentheses. The comparisons:
+// A condition consists of comparisons, `and`, `or`, `not` and parentheses. The comparisons are
 //   = != <> < <= > >=  between A and B  in (A, B ...)  is null  is not null
 //   contains  begins  ends  matches  all  any  phrase  search     of text: see table/condition.h
-// `not` may stand before between, in and those of text. Literals are 'text' (two quotes for one in
-// it), x'00ff' for other bytes, numbers, inf and -inf, true and false; an integer beyond int64 must be
-// exactly a double. A ? in place of a literal, of a
-// text or of a number of rows is the next parameter, so that text from outside need not be quoted:
+// `not` may stand before between, in and the comparisons of text. Literals are 'text' (two quotes
+// for one in it), x'00ff' for other bytes, numbers, inf and -inf, true and false; an integer beyond
+// int64 is accepted only if it is exactly a double. A ? in place of a literal, a text or a number
+// of rows stands for the next parameter, so that text from outside need not be quoted:
 //   ParseStatement("select * where name = ? limit ?", {name, 10})
 // A column is a word, or anything in double quotes; the word `key` is the primary key, and no column may
-// have this name. Words of the language may be of any case; those that IsReservedWord names need quotes as
-// columns.
+// have this name. Words of the language may be in any case. As names of columns, those of
+// IsReservedWord need quotes.
 //
-// Values are compared and ordered by their types, as SQLite does: see table/value.h. numeric(age) in a
-// condition, and `order by age desc numeric`, are about the numbers that texts are.
+// Values are compared and ordered by their types, as SQLite does: see table/value.h. numeric(age)
+// in a condition, and `order by age desc numeric`, use the numbers that texts spell.
 //
 // Errors are InvalidArgument and name the position, from 1.
 #pragma once
@@ -59,12 +59,12 @@ struct Statement {
   // A function over the rows.
   struct Aggregate {
     std::string function;  // count, sum, min or max
-    std::string column;    // empty: the primary key
+    std::string column;    // empty = the primary key
     bool of_rows = false;  // count(*); the column is empty then
   };
   // A column that the statement reads, for errors.
   struct Mention {
-    std::string column;    // empty: the primary key
+    std::string column;    // empty = the primary key
     std::size_t position;  // in the text, from 0
   };
   // A cell that an update sets.
@@ -74,21 +74,21 @@ struct Statement {
   };
 
   Kind kind = Kind::kSelect;                        // the verb
-  std::vector<std::string> columns = {};            // to show; empty: all
-  std::vector<Aggregate> aggregates = {};           // of a select
-  std::vector<Assignment> assignments = {};         // of an update
+  std::vector<std::string> columns = {};            // to show; empty = all
+  std::vector<Aggregate> aggregates = {};           // functions of a select
+  std::vector<Assignment> assignments = {};         // cells that an update sets
   Condition where = {};                             // which rows
   std::optional<std::string> group_by = {};         // the column of the groups
   std::optional<std::string> order_by = {};         // the column of the order; empty string: the primary key
   std::optional<Aggregate> order_by_function = {};  // the function by which groups are ordered
-  RowOrder order = RowOrder::kAscending;            // how it orders
-  std::optional<std::uint64_t> limit = {};          // rows at most
-  std::uint64_t offset = 0;                         // rows left out before
+  RowOrder order = RowOrder::kAscending;            // see RowOrder
+  std::optional<std::uint64_t> limit = {};          // the largest number of rows
+  std::uint64_t offset = 0;                         // rows that are skipped first
   bool in_batches = false;                          // of an update or delete: see Query::InBatches
   std::vector<Mention> mentions = {};               // the columns that it reads, in the order of the text
 };
 
-// The statement or condition that a text is.
+// Parse a text as a statement or as a condition.
 StatusOr<Statement> ParseStatement(std::string_view text, std::span<const Value> parameters = {});
 inline StatusOr<Statement> ParseStatement(std::string_view text, std::initializer_list<Value> parameters) {
   return ParseStatement(text, std::span(parameters.begin(), parameters.size()));
@@ -96,10 +96,10 @@ inline StatusOr<Statement> ParseStatement(std::string_view text, std::initialize
 StatusOr<Condition> ParseCondition(std::string_view text);
 
 namespace table {
-// A literal and the name of a column as the text of a statement has them.
+// Append a literal, and the name of a column, as they are written in a statement.
 void AppendLiteral(const Value& value, std::string* out);
 void AppendColumnName(std::string_view name, std::string* out);
-// Whether the name of a column must be quoted: a word of the language, of any case.
+// Whether the name of a column must be quoted, because it is a word of the language in any case.
 bool IsReservedWord(std::string_view name);
 }  // namespace table
 

@@ -1,8 +1,8 @@
-// Rows as a reader sees them. RowView is a view of an encoded row; Row has its own bytes.
+// Rows for readers. RowView is a view of an encoded row; Row has its own bytes.
 //
 // Encoding. A row has the numbers of its columns, not their names; the table keeps the names
-// (table/column_names.h). Reading one column decodes no other: the numbers ascend, and the cells'
-// ends stand beside them.
+// (table/column_names.h). Reading one column decodes no other: the numbers ascend, and the row has
+// the end of each cell.
 //
 //   head     1 byte: bit 0 set: numbers have 2 bytes, else 1; bits 1-2: the ends have 1, 2 or 4
 //            bytes; bits 4-7: the version of the encoding, 1
@@ -10,8 +10,8 @@
 //   numbers  of the columns, ascending
 //   kinds    of the values, 4 bits each, the first in the low bits
 //   ends     of the cells, from the first cell on
-//   cells    bytes as they are; an int64 in as few bytes as it needs, 0 to 8, little-endian; a double
-//            in 8; a bool in 0 or 1: false has none
+//   cells    bytes as they are; an int64 in as few bytes as it needs, 0 to 8, little-endian; a
+//            double in 8; true in 1 byte, false in none
 //
 // A row of 5 columns with values of 8 bytes takes 15 bytes more than the values.
 #pragma once
@@ -35,16 +35,17 @@ class ColumnNames;
 // The number of a column in one table, which ColumnId of the table returns. It never changes.
 enum class ColumnId : std::uint16_t { kKey = 0 };  // kKey: the primary key, which is no column of the row
 
-// An encoded row: see the head of this header. It is valid as long as its bytes, and names of
-// columns as long as the table is open.
+// An encoded row: see the head of this header. The view is valid as long as the bytes of the row;
+// names of columns are valid as long as the table is open.
 class RowView {
  public:
-  // No row: no columns.
+  // An empty view without columns.
   RowView() = default;
-  // REQUIRES: the bytes are an encoded row; a damaged cell reads as null (unchecked here: what cannot be read is null)
+  // REQUIRES: the bytes are an encoded row; a damaged cell reads as null (unchecked here: Check
+  // reports damage)
   RowView(std::string_view bytes, const table::ColumnNames* names);
 
-  // The value of a column; null if the row lacks it.
+  // Returns the value of a column; null if the row lacks the column.
   Value Get(ColumnId column) const;
   Value Get(std::string_view column) const;
   Value operator[](std::string_view column) const { return Get(column); }
@@ -58,7 +59,7 @@ class RowView {
   // The encoded row, and the columns of its table.
   std::string_view bytes() const { return bytes_; }
   const table::ColumnNames* names() const { return names_; }
-  // DataLoss if the encoding is damaged.
+  // Returns DataLoss if the encoding is damaged.
   Status Check() const;
 
  private:
@@ -74,25 +75,25 @@ class RowView {
   bool wide_ = false;
   std::uint8_t end_width_ = 1;
   std::uint16_t count_ = 0;
-  std::uint32_t numbers_ = 0, kinds_ = 0, ends_ = 0, cells_ = 0;  // where they begin
+  std::uint32_t numbers_ = 0, kinds_ = 0, ends_ = 0, cells_ = 0;  // where these parts begin
 };
 
-// A row with its own bytes. Reading into it again keeps its memory.
+// A row with its own bytes. Reading another row into it reuses its memory.
 class Row {
  public:
-  // No row.
+  // An empty row.
   Row() = default;
-  // A copy of a row.
+  // Copies a row.
   explicit Row(const RowView& view) : bytes_(view.bytes()), names_(view.names()) {}
 
-  // The row, and as the functions of RowView.
+  // The row as a view, and functions like those of RowView.
   RowView view() const { return bytes_.empty() ? RowView() : RowView(bytes_, names_); }
   Value Get(ColumnId column) const { return view().Get(column); }
   Value Get(std::string_view column) const { return view().Get(column); }
   Value operator[](std::string_view column) const { return Get(column); }
   std::size_t size() const { return view().size(); }
 
-  // For the table, which reads into it.
+  // For the table: the bytes into which it reads a row.
   std::string& buffer() { return bytes_; }
   void set_names(const table::ColumnNames* names) { names_ = names; }
 
@@ -112,12 +113,12 @@ class RowBuilder {
     ends_.clear();
     cells_.clear();
   }
-  // Null is left out.
+  // Adds a cell. Leaves out a null.
   // REQUIRES: the column is above those before
   void Add(ColumnId column, const Value& value);
   std::size_t size() const { return numbers_.size(); }
   std::size_t bytes() const { return 4 + cells_.size() + 7 * numbers_.size(); }  // at most
-  // The row, which is valid until the next Begin.
+  // Returns the row, which is valid until the next Begin.
   std::string_view End();
 
  private:

@@ -11,11 +11,13 @@
 
 namespace hako {
 
-// The name of the primary key in statements and results. No column may have it (InvalidArgument); a table
-// that has one since an earlier version keeps it, and statements name it as "key" in double quotes.
+// The name of the primary key in statements and results. No column may have this name
+// (InvalidArgument). A table of an earlier version that has such a column keeps it, and statements
+// name it as "key" in double quotes.
 inline constexpr std::string_view kKeyName = "key";
 
-// Limits of a table, which are checked before anything is changed (OutOfRange). Sizes in bytes.
+// The limits of a table, in bytes where they are sizes. They are checked before anything is changed
+// (OutOfRange).
 struct TableLimits {
   static constexpr std::size_t kKeySize = 1024;          // of a primary key
   static constexpr std::size_t kColumnName = 255;        // UTF-8, of a column's or an index's name
@@ -28,7 +30,7 @@ struct TableLimits {
   static constexpr std::size_t kEntriesOfRow = 100'000;  // words or q-grams of one row, in all indices
 };
 
-// The type of a column. A column without one, kAny, takes any value.
+// The type of a column. A column of the type kAny takes any value.
 enum class ColumnType : std::uint8_t { kAny, kString, kInt64, kDouble, kBool, kBytes };
 
 // The schema of one column. Text that is stored in a column of a number or bool is converted, and
@@ -38,15 +40,16 @@ struct ColumnOptions {
   ColumnType type = ColumnType::kAny;  // kString: well-formed UTF-8
   bool not_null = false;               // each row has the column
   bool unique = false;                 // no two rows have equal values; makes a unique index of this column
-  OwnedValue default_value = {};       // of a row that is put without the column
+  OwnedValue default_value = {};       // the value in a row that is put without the column
 };
 
-// What an index has of the values of a column. The order of values, their numbers and texts: see table/value.h.
+// What an index stores of the values of a column. See table/value.h for their order, numbers and
+// texts.
 enum class IndexKind : std::uint8_t {
-  kOrdered,  // the values in their order: for comparisons, orders, unique columns, and texts that begin so
+  kOrdered,  // the values in their order: for comparisons, orders, unique columns, and beginnings of texts
   kNumeric,  // the cast `numeric` of the values, in their order: for comparisons and orders of the cast
   kToken,    // the words in the text of the value: see table/words.h
-  kQGram     // all pieces of q characters of the text, for substrings
+  kQGram     // every run of q characters of the text, for substrings
 };
 
 // A column of an index.
@@ -56,9 +59,9 @@ struct IndexColumn {
 };
 
 // An index. A row has an entry in an ordered or numeric index even if it lacks the column, so that
-// the index can serve an order; `where` leaves such rows out.
+// the index can serve an order. A `where` can leave such rows out.
 struct IndexOptions {
-  std::string name = {};                   // of the index; empty: made of the columns, their kinds, and `where`
+  std::string name = {};                   // of the index; empty = made of the columns, their kinds, and `where`
   std::vector<IndexColumn> columns = {};   // more than one: a composite index, in this order
   bool unique = false;                     // no two rows have equal values; rows that lack a column do not count
   std::vector<std::string> covering = {};  // further columns that an entry has, so that a query need not read rows

@@ -1,13 +1,14 @@
-// What TableDBM::Run takes and shows: a statement (table/query_text.h) as programs, the tool and the server
-// run it.
+// The options and results of TableDBM::Run, by which programs, the tool and the server run a
+// statement (table/query_text.h).
 //
 //   HAKO_ASSIGN_OR_RETURN(const Statement statement, ParseStatement("select city, count(*) group by city"));
 //   const StatusOr<std::uint64_t> shown = table->Run(statement, [](const ResultRow& row) { ...; return true; });
 //
 // A select of columns shows rows of the table. One of functions shows one row of figures or, with `group by`,
-// a row for each group, which begins with the column of the group. `order by`, `limit` and `offset` are about
-// the rows that are shown. Groups are ordered by the value of the group or by a function, without `order by`
-// by the value, and groups of equal figures by the value in the same direction.
+// a row for each group, which begins with the column of the group. `order by`, `limit` and `offset`
+// apply to the rows that are shown. Groups are ordered by their value or by a function; without
+// `order by`, by their value. Groups with equal figures are ordered by their value in the same
+// direction.
 #pragma once
 
 #include <optional>
@@ -23,10 +24,10 @@
 
 namespace hako {
 
-// A row that a select shows, valid during the call.
+// A row that a select shows. It is valid during the call.
 struct ResultRow {
-  std::span<const Cell> cells = {};  // as ResultNames names them; of `select *` the key and the cells of the row
-  std::string_view key = {};         // of the row of the table; figures have none
+  std::span<const Cell> cells = {};  // in the order of ResultNames; for `select *`, the key and the cells of the row
+  std::string_view key = {};         // of the row in the table; empty for figures
   Value order = {};                  // its value in the column of `order by`, for StatementOptions::after
 };
 
@@ -41,9 +42,10 @@ struct StatementOptions {
   std::optional<Position> after = {};  // only rows behind this one, of a select of columns
 };
 
-// The names of the cells that a select shows; empty for `select *`, whose rows have different ones.
+// Returns the names of the cells that a select shows; empty for `select *`, whose rows differ in
+// their cells.
 std::vector<std::string> ResultNames(const Statement& statement);
-// Whether it is a delete of all rows, which Run makes as TableDBM::Clear does.
+// Whether the statement deletes all rows, for which Run calls Clear.
 bool RemovesAllRows(const Statement& statement);
 
 }  // namespace hako

@@ -21,7 +21,7 @@
 
 namespace hako::table {
 
-// A row's key as a record of the database, without an allocation.
+// The key of a row's record in the database, made without an allocation.
 class RowKeyBuffer {
  public:
   explicit RowKeyBuffer(std::string_view key) : size_(key.size() + 1) {
@@ -43,7 +43,7 @@ inline Status CheckKey(std::string_view key) {
   return key.size() <= TableLimits::kKeySize ? absl::OkStatus() : TooLargeError("a primary key", key.size(), TableLimits::kKeySize);
 }
 
-// The bytes of a row, without an allocation if they are few.
+// A buffer for the bytes of a row, which allocates nothing for short rows.
 class RowBuffer {
  public:
   RowBuffer() = default;
@@ -67,13 +67,14 @@ struct TableCore {
   TableCore(std::unique_ptr<TableStore> database, std::uint64_t most_sort_bytes)
       : store(std::move(database)), catalogue(*store), sort_bytes(most_sort_bytes) {}
 
-  // Copies a row's bytes. NotFound if there is none.
+  // Copies a row's bytes. Returns NotFound if there is no row.
   Status FetchRow(std::string_view key, std::string* bytes);
   Status FetchRow(std::string_view key, RowBuffer* bytes);
-  // The number of rows; exact while none is changed. Counts them if the file does not have it.
+  // Returns the number of rows, which is exact while none is added or removed. Counts the rows if
+  // the file does not have the number.
   StatusOr<std::uint64_t> CountRows();
 
-  // A cursor that is not in use, and back.
+  // Take an unused cursor, and give it back.
   std::unique_ptr<StoreCursor> TakeCursor();
   void ReturnCursor(std::unique_ptr<StoreCursor> cursor);
 
@@ -81,7 +82,8 @@ struct TableCore {
   Catalogue catalogue;
   WriterGate gate;
   const std::uint64_t sort_bytes;
-  // Less the rows that the gate has counted; kUnknown until they are counted.
+  // The number of rows minus the number that the gate has counted; kUnknown until the rows were
+  // counted.
   static constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::min();
   std::atomic<std::int64_t> rows_at_open{kUnknown};
 
@@ -90,7 +92,7 @@ struct TableCore {
   std::vector<std::unique_ptr<StoreCursor>> cursors_;
 };
 
-// A cursor of the core for a scope.
+// Takes a cursor of the core until the end of the scope.
 class PooledCursor {
  public:
   explicit PooledCursor(TableCore& core) : core_(&core), cursor_(core.TakeCursor()) {}
@@ -113,27 +115,29 @@ struct Change {
   ChangeKind kind;
   std::string_view key;
   std::span<const Cell> cells;
-  // With it, an absent row, or one that does not match, is left as it is.
+  // If not nullptr, a row that is absent or does not match is left unchanged.
   const class Filter* only_if = nullptr;
 };
 
 // Makes all changes in one atomic step, or none. *num_changed receives the number of rows changed.
 Status MakeChanges(TableCore& core, std::span<const Change> changes, std::uint64_t* num_changed = nullptr);
 
-// The key of the first row; nullopt if there is none.
+// Returns the key of the first row; nullopt if there is none.
 StatusOr<std::optional<std::string>> FirstRow(TableCore& core);
 
 // Makes the entries of an index that is being built.
 Status BuildIndex(TableCore& core, Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
-// Drops an index whose creation has failed. The catalogue is as before.
+// Drops an index whose creation has failed, and restores the catalogue.
 void UndoIndex(TableCore& core, const Catalogue::AddedIndex& added) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
-// Drops an index: see Index. Once it is marked nothing fails; what is left of it is removed later.
+// Drops an index (see Index). Once the index is marked, the drop cannot fail: records that cannot
+// be removed now are removed later.
 Status DropIndex(TableCore& core, Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
-// Completes or removes what is left of indices that were being built or dropped when the table was closed by a crash.
+// After a crash: completes the indices that were being built, and removes those that were being
+// dropped.
 Status CompleteIndices(TableCore& core) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
-// Removes what steps that failed have left behind. An error leaves it for the next call.
+// Removes the records that failed steps have left. After an error the next call tries again.
 Status RemoveLeftovers(TableCore& core) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
-// Proves that the entries are those of the rows.
+// Checks that the entries are exactly those of the rows.
 Status VerifyTable(TableCore& core);
 
 }  // namespace hako::table

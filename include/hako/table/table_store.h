@@ -1,9 +1,9 @@
-// TableStore: the ordered database under a table, as the table sees it. TreeStore adapts a TreeDBM or
-// BabyDBM of any file; the library compiles it for the default ones (src/table/open_table.cc), so a
-// program that uses a table compiles no database.
+// TableStore: the interface through which a table uses its ordered database. TreeStore adapts a
+// TreeDBM or BabyDBM of any file; the library compiles it for the default ones
+// (src/table/open_table.cc), so a program that uses a table compiles no database.
 //
-// A table calls it once for an operation on a row, which takes several records; the virtual call
-// costs a few nanoseconds of about a microsecond.
+// A table makes one virtual call for an operation on a row, which changes several records. The call
+// costs a few nanoseconds; the operation takes about a microsecond.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,14 @@ class StoreCursor {
   virtual ~StoreCursor() = default;
   virtual void Jump(std::string_view key) = 0;  // to the first record at or after the key
   virtual void JumpBriefly(std::string_view key) = 0;
-  // The same, not before the present record. REQUIRES: Valid() (checked in JumpAhead)
+  // As Jump, to a key that is not before the present record. REQUIRES: Valid() (checked in
+  // JumpAhead)
   virtual void JumpAhead(std::string_view key) = 0;
-  // About how many records from the present one on are below the key. REQUIRES: Valid() (checked in CountAbout)
+  // Returns about how many records from the present one on are below the key. REQUIRES: Valid()
+  // (checked in CountAbout)
   virtual std::uint64_t CountAbout(std::string_view key) = 0;
   virtual void JumpBelow(std::string_view key) = 0;  // to the last record before the key
-  virtual void Next() = 0;                           // where there is no record to move from, does nothing
+  virtual void Next() = 0;                           // does nothing if the cursor is at no record
   virtual void Previous() = 0;                       // as Next
   virtual const Status& status() const = 0;
   bool Valid() const { return valid_; }
@@ -44,7 +46,7 @@ class StoreCursor {
     HAKO_DCHECK(valid_);
     return key_;
   }
-  std::string_view value() const {  // as key
+  std::string_view value() const {  // see key
     HAKO_DCHECK(valid_);
     return value_;
   }
@@ -54,7 +56,7 @@ class StoreCursor {
   std::string_view key_, value_;
 };
 
-// The database: each function as that of dbm/dbm.h.
+// The database. See dbm/dbm.h for each function.
 class TableStore {
  public:
   using Keys = std::span<const std::string_view>;
@@ -77,11 +79,11 @@ class TableStore {
   virtual void Prefetch(Keys keys) = 0;
   virtual StatusOr<std::uint64_t> CountRange(std::string_view from, const std::string& to) = 0;
   virtual StatusOr<std::uint64_t> RemoveRange(std::string_view from, const std::string& to) = 0;
-  // The same in one atomic step.
+  // Removes the range in one atomic step.
   virtual Status RemoveTogether(const std::string& from, const std::string& to) = 0;
   virtual std::unique_ptr<StoreCursor> MakeCursor() = 0;
 
-  // FailedPrecondition after Close, and in a forked child.
+  // Returns FailedPrecondition after Close, and in a forked child.
   virtual Status CheckOpen() = 0;
   virtual std::uint64_t Count() = 0;
   virtual Status Synchronize(SyncMode mode) = 0;
@@ -97,9 +99,10 @@ class TableStore {
   virtual bool IsWritable() = 0;
   virtual Status GetHealth() = 0;
   virtual Status Close() = 0;
-  // Closes a database whose table could not be opened: it is not there, or blank, if it was not before.
+  // Closes a database whose table could not be opened. Removes a file that was created, and blanks
+  // one that was blank.
   virtual Status CloseUnkept() = 0;
-  // The type in the file; nullopt of a database in memory, which has none.
+  // Returns the type in the file; nullopt for a database in memory, which has none.
   virtual std::optional<std::uint32_t> GetType() = 0;
   virtual Status SetType(std::uint32_t type) = 0;
 };

@@ -1,4 +1,4 @@
-// Values and literals as the type of their column has them.
+// Converts values and literals to the type of their column.
 #pragma once
 
 #include "hako/base/status.h"
@@ -7,14 +7,18 @@
 
 namespace hako::table {
 
-// InvalidArgument, which names the column, if this is NaN or an integer that exceeds int64.
+// Returns InvalidArgument, which names the column, if the value is NaN or an integer that exceeds
+// int64.
 Status CheckValue(std::string_view column, const Value& value);
-// The value as the column stores it. InvalidArgument that names the column if it does not fit.
+// Returns the value as the column stores it, or InvalidArgument, which names the column, if it does
+// not fit.
 StatusOr<Value> TypedValue(const StoredColumn& column, const Value& value);
 
-// The literal as it is compared with a column of this type: converted if it can be, else as it is.
+// Converts a literal for comparison with a column of this type. Returns it unchanged if it cannot
+// be converted.
 OwnedValue TypedLiteral(ColumnType type, const Value& literal);
-// The condition with its literals so, by the types that the columns have now. The primary key is a string.
+// Returns the condition with its literals converted to the present types of the columns. The
+// primary key is a string.
 Condition TypedCondition(const Condition& condition, const ColumnNames& names);
 
 }  // namespace hako::table

@@ -1,30 +1,32 @@
-// Value: what a cell of a row holds, as a view. OwnedValue: the same with its own bytes. Cell: a column's
-// name and its value.
+// Value is a view of the content of a cell. OwnedValue is a Value with its own bytes. Cell is the
+// name of a column with its value.
 //
 // A value is null, bytes, an int64, a double or a bool. A row keeps the kind of each cell, so no schema is
 // needed to read it. An absent column and null are the same.
 //
-// The order of values. There is one, and it is that of conditions, indices, `order by` and pages, of
-// groups, min, max and unique columns, of statements, and of < and == here:
+// The order of values. Conditions, indices, `order by`, pages, groups, min, max, unique columns,
+// statements, and < and == here all use this one order:
 //
 //   null  <  numbers  <  bytes
 //
 //   numbers   int64, double and bool together, by their exact value: no int64 and no double is rounded. false
-//             is 0, true is 1, and -0.0 is 0.0. So 1, 1.0 and true are equal: they are one group, and one of
-//             them fits a unique column. NaN is refused.
-//   bytes     byte by byte, unsigned; a text is before those that it begins. A text is no number: '9' is
-//             above 100, and not equal to 9.
+//             is 0, true is 1, and -0.0 is 0.0. So 1, 1.0 and true are equal: they form one group,
+//             and a unique column takes only one of them. NaN is refused.
+//   bytes     byte by byte, unsigned; a text is before those that it begins. A text is not a
+//             number: '9' is above 100, and not equal to 9.
 //
-// No comparison in a condition holds for null. A literal that is compared with a column of a type (schema.h)
-// is first converted to that type, if it can be: beside an int64, '36' is 36; beside a string, 36 is '36'.
+// No comparison in a condition holds for null. If a column has a type (table/schema.h), a literal
+// that is compared with it is first converted to that type, if possible: beside an int64, '36' is
+// 36; beside a string, 36 is '36'.
 //
-// Conditions on text (contains, begins, words ...) see a value's text:
+// Conditions on text (contains, begins, words ...) use the text of a value:
 //   its text    bytes as they are; a number in decimal, a bool as "true" or "false"
-// The cast `numeric` (Column::Numeric, RowOrder::kNumericAscending, IndexKind::kNumeric) sees its number:
+// The cast `numeric` (Column::Numeric, RowOrder::kNumericAscending, IndexKind::kNumeric) uses its
+//   number:
 //   its number  an int64, double or bool as it is; of bytes that are a decimal number, without blanks, that
 //               number; else null
 //
-// SQLite orders values so, too, except in these points:
+// SQLite orders values in the same way, except that
 //   - it has texts and blobs, all texts before all blobs; here both are bytes
 //   - it converts literals also where the other side is an expression, a view or a subquery with an affinity;
 //     here only a literal beside a column, or beside `numeric`
@@ -57,20 +59,21 @@ concept Integer = std::integral<T> && sizeof(T) <= sizeof(std::int64_t) && !std:
                   !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
 }  // namespace table
 
-// A value of a cell: see the head of this header. Bytes are not copied: of a temporary string, it is valid
-// up to the end of the full expression.
+// A value of a cell: see the head of this header. It does not copy bytes: a Value of a temporary
+// string is valid only up to the end of the full expression.
 class Value {
  public:
-  // What it holds. Of equal numbers, the one of the first kind stands for all: in groups, min and max.
+  // The kind of a value. In groups, min and max, equal numbers are represented by one of the first
+  // kind.
   enum class Kind : std::uint8_t { kNull, kBytes, kInt, kDouble, kBool };
 
-  // Conversions are implicit, so that values can stand in lists of cells. Characters, enumerations, long
-  // double and other pointers do not convert.
+  // Conversions are implicit, so that lists of cells can have plain values. Characters,
+  // enumerations, long double and other pointers do not convert.
   constexpr Value() = default;
   constexpr Value(std::nullopt_t) {}                                                                             // NOLINT
   constexpr Value(std::string_view bytes ABSL_ATTRIBUTE_LIFETIME_BOUND) : kind_(Kind::kBytes), bytes_(bytes) {}  // NOLINT
   Value(const std::string& bytes ABSL_ATTRIBUTE_LIFETIME_BOUND) : Value(std::string_view(bytes)) {}              // NOLINT
-  // A text up to its first zero byte, as of any C string.
+  // The text of a C string, up to its first zero byte.
   template <class T>
   requires(std::same_as<T, const char*> || std::same_as<T, char*>) constexpr Value(const T& text)  // NOLINT
       : Value(std::string_view(text)) {}
@@ -81,7 +84,7 @@ class Value {
   template <class T>
   requires std::convertible_to<const T&, std::span<const std::byte>> Value(const T& bytes ABSL_ATTRIBUTE_LIFETIME_BOUND)  // NOLINT
       : kind_(Kind::kBytes), bytes_(ViewOf(bytes)) {}
-  // An integer above INT64_MAX is no value: exceeds_int64, and refused by tables and conditions.
+  // For an integer above INT64_MAX exceeds_int64() is true; tables and conditions refuse it.
   template <table::Integer T>
   constexpr Value(T number)  // NOLINT
       : kind_(Kind::kInt), int_(static_cast<std::int64_t>(number)) {
@@ -96,22 +99,23 @@ class Value {
       : kind_(Kind::kDouble), double_(number) {}
   template <std::same_as<bool> T>
   constexpr Value(T truth) : kind_(Kind::kBool), int_(truth ? 1 : 0) {}  // NOLINT
-  // Null, if there is none.
+  // The value in an optional; null if it is empty.
   template <class T>
   requires std::convertible_to<const T&, Value>
   constexpr Value(const std::optional<T>& value ABSL_ATTRIBUTE_LIFETIME_BOUND)  // NOLINT
       : Value(value ? Value(*value) : Value()) {}
 
-  // A text whose type is not known, as of CSV or a request of the network. A table stores it as any text,
-  // except in a column without a type: there, a text that is exactly how hako writes a number ("36",
-  // "-0.5", "1e+20", but neither "007" nor "1.50") is stored as that number. So no byte is lost.
+  // A text of unknown type, such as a field of CSV or of a network request. A table stores it as a
+  // text, with one exception: in a column without a type, a text that is exactly how hako writes a
+  // number ("36", "-0.5", "1e+20", but neither "007" nor "1.50") is stored as that number. So no
+  // byte is lost.
   static constexpr Value Untyped(std::string_view text ABSL_ATTRIBUTE_LIFETIME_BOUND) {
     Value value(text);
     value.note_ = Note::kUntyped;
     return value;
   }
 
-  // What it holds; and whether that is nothing.
+  // The kind of the value, and whether it is null.
   constexpr Kind kind() const { return kind_; }
   constexpr bool is_null() const { return kind_ == Kind::kNull; }
   constexpr bool is_untyped() const { return note_ == Note::kUntyped; }
@@ -133,14 +137,15 @@ class Value {
     HAKO_DCHECK(kind_ == Kind::kBool);
     return int_ != 0;
   }
-  // The same with a copy of its bytes, if it has any.
+  // Returns the same value with `copy` in place of its bytes, if it has any.
   constexpr Value WithBytes(std::string_view copy) const {
     Value value = *this;
     if (kind_ == Kind::kBytes) value.bytes_ = copy;
     return value;
   }
 
-  // The text: see the head of this header. A view of the bytes, or of *buffer.
+  // Returns the text of the value (see the head of this header), as a view of the bytes or of
+  // *buffer.
   std::string_view Text(std::string* buffer) const;
   std::string ToText() const;
 
@@ -166,7 +171,7 @@ class Value {
   std::string_view bytes_;
 };
 
-// A value with its own bytes, made of anything that a value is.
+// A value with its own bytes. Everything that converts to Value converts to it.
 class OwnedValue {
  public:
   // Null.
@@ -177,7 +182,7 @@ class OwnedValue {
     if (value_.kind() == Value::Kind::kBytes) bytes_ = value_.bytes();
   }
 
-  // The value, which is valid as long as this one.
+  // Returns a view of the value, which is valid as long as this object is unchanged.
   Value get() const { return value_.WithBytes(bytes_); }
 
   friend std::weak_ordering operator<=>(const OwnedValue& a, const OwnedValue& b) { return a.get() <=> b.get(); }
@@ -196,11 +201,11 @@ struct Cell {
 
 namespace table {
 
-// A number in a form that orders int64 and double together: the nearest double, and for integers
-// beyond 2^53 how far the integer is above it.
+// A number in a form that orders int64 and double together: the nearest double and, for integers
+// beyond 2^53, the distance of the integer above it.
 struct Number {
   double nearest = 0;      // never NaN; 0 is positive
-  std::int16_t above = 0;  // of an int64 that is no double
+  std::int16_t above = 0;  // how far an int64 that is no double is above `nearest`
 
   friend bool operator==(const Number&, const Number&) = default;
   friend std::partial_ordering operator<=>(const Number& a, const Number& b) {
@@ -209,17 +214,19 @@ struct Number {
   }
 };
 
-// The number that a value of a number or a bool is; of NaN and other values none.
+// Returns the number of a value that is a number or a bool; nullopt for NaN and other values.
 std::optional<Number> NumberOf(const Value& value);
-// The value that a decimal text is: an int64 if it is one, else a double. None if it is no number.
+// Parses a decimal text: returns an int64 if it is one, else a double; nullopt if it is not a
+// number.
 std::optional<Value> ParseDecimal(std::string_view text);
-// Whether a double was parsed from this integer, and is not exactly it.
+// Whether `number` is a double that was parsed from this integer and differs from it.
 bool IsRounded(std::string_view integer, const Value& number);
-// The cast `numeric`, and what a column without a type stores: see the head of this header and
-// Value::Untyped.
+// NumericOf is the cast `numeric` (see the head of this header). StoredOf is what a column without
+// a type stores (see Value::Untyped).
 Value NumericOf(const Value& value);
 Value StoredOf(const Value& value);
-// Whether a value stands for an equal one in groups, min and max, so that the order of rows does not matter.
+// Whether `value` represents an equal one in groups, min and max, so that the order of rows does
+// not matter.
 bool StandsFor(const Value& value, const Value& equal);
 
 }  // namespace table
