@@ -1,5 +1,5 @@
-// ACL: shows the users in the format of Redis. Each command has one category: the role that it needs, or
-// `connection` if every user may run it.
+// ACL: shows the users in the format of Redis. Each command has one category: the role that it
+// requires, or `connection` if every user may run it.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr UserRole kCategories[] = {UserRole::kConnection, UserRole::kRead, UserRole::kWrite, UserRole::kAdmin};
 
-// The rules of a user, as ACL SETUSER of Redis accepts them.
+// Returns the rules of a user in the form of Redis' ACL SETUSER.
 std::string RulesOf(const UserTable::Entry& user) {
   std::string rules = "user " + user.name + " on " + (user.hash.empty() ? "nopass" : "#" + user.hash) + " ~* &*";
   if (user.role == UserRole::kAdmin) return rules + " +@all";
@@ -41,7 +41,7 @@ void AclUsers(Call& call) {
   for (const auto& user : users) call.reply.Bulk(user.name);
 }
 
-// ACL CAT [category]: the categories, or the commands of one.
+// ACL CAT [category]: replies with the categories, or with the commands of one.
 void AclCat(Call& call) {
   if (call.size() > 3) return call.FailArity();
   if (call.size() == 2) {

@@ -1,5 +1,5 @@
-// Commands on the bits of a value. Bit 0 is the highest one of the first byte. SETBIT stores the whole value
-// again: its time grows with the size of the value, not with what it changes.
+// Commands on the bits of a value. Bit 0 is the highest one of the first byte. SETBIT stores the
+// whole value again, so its time grows with the size of the value.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 
 using Value = Keyspace::Value;
 
-// The bit that argument i names; replies an error if no value may have it.
+// Parses the number of a bit. Replies with an error if no value may have that bit.
 bool BitArgument(Call& call, std::size_t i, std::size_t* bit) {
   const auto number = ParseInteger(call.arg(i));
   if (!number || *number < 0 || (*number >> 3) >= call.server().settings.bulk_max.load(std::memory_order_relaxed))
@@ -42,7 +42,7 @@ std::int64_t CountBits(std::string_view bytes) {
   return count;
 }
 
-// The ones among bits [first, last]. REQUIRES: first <= last, and the value has them
+// Returns how many of the bits [first, last] are 1. REQUIRES: first <= last, and the value has them
 std::int64_t CountBits(std::string_view value, std::size_t first, std::size_t last) {
   HAKO_DCHECK(first <= last && last / 8 < value.size());
   std::int64_t count = CountBits(value.substr(first / 8, last / 8 - first / 8 + 1));
@@ -51,7 +51,7 @@ std::int64_t CountBits(std::string_view value, std::size_t first, std::size_t la
   return count;
 }
 
-// BITCOUNT of a value that exists: Redis reads the arguments of no other.
+// BITCOUNT of an existing value. As in Redis, the arguments are not parsed for an absent one.
 void ReplyBitCount(Call& call, std::string_view value) {
   if (call.size() == 2) return call.reply.Integer(CountBits(value));
   if (call.size() != 4 && call.size() != 5) return call.FailSyntax();

@@ -20,24 +20,25 @@ namespace hako::server {
 
 struct Command;
 
-// Threads: its connection's, except for the fields that ClientRegistry shows to others.
+// Only the thread of its connection uses it, except for the fields that ClientRegistry shows to
+// others.
 struct Client {
   std::uint64_t id = 0;
   std::string address, local_address;  // fixed
   std::uint64_t connected_at = 0;      // SteadyMilliseconds; fixed
-  std::string name;                    // changed under the registry's mutex, as is the user
+  std::string name;                    // changed under the registry's mutex, as the user is
   std::string user{UserTable::kDefault};
-  UserRole role = UserRole::kAdmin;  // of the user; counts once the client is authenticated, or need not be
+  UserRole role = UserRole::kAdmin;  // of the user; applies once the client is authenticated or need not be
   int protocol = 2;
   bool is_authenticated = true;
   unsigned failed_logins = 0;  // since it connected
-  bool closes = false;         // after its replies are sent
+  bool closes = false;         // closes the connection after its replies are sent
 
-  // Which replies it gets (CLIENT REPLY).
+  // The replies that the client gets (CLIENT REPLY).
   enum class Replies { kAll, kNone, kNotTheNext, kNotThis };
   Replies replies = Replies::kAll;
 
-  // A transaction: commands that wait for EXEC, with copies of their words.
+  // A command that waits for EXEC, with copies of its words.
   struct Queued {
     const Command* command;
     std::vector<std::string> words;
@@ -51,12 +52,12 @@ struct Client {
   std::function<void(OutputBuffer*)> work;
   struct MeasuredWork {
     const Command* command = nullptr;
-    std::uint64_t nanoseconds = 0;  // that the command took in the loop
-    SlowLog::Entry entry;           // if it is slow
+    std::uint64_t nanoseconds = 0;  // the time that the command took in the loop
+    SlowLog::Entry entry;           // for SLOWLOG, if the command is slow
   } measured_work;
-  bool work_changes_rows = false;            // of the table
-  Status work_commit;                        // of these changes; after an error the client gets no reply
-  std::atomic<bool> is_disconnected{false};  // work may then end early
+  bool work_changes_rows = false;            // whether the work changes rows of the table
+  Status work_commit;                        // the commit of these changes; after an error the client gets no reply
+  std::atomic<bool> is_disconnected{false};  // then the work may end early
 
   void EndMulti() {
     is_in_multi = has_bad_command = false;
@@ -65,7 +66,7 @@ struct Client {
   }
 };
 
-// The clients that are connected. Thread-safe.
+// The connected clients. Thread-safe.
 class ClientRegistry {
  public:
   // The fields of a client that other threads may read.
@@ -75,7 +76,7 @@ class ClientRegistry {
     std::uint64_t connected_at;
   };
 
-  // Adds a client and sets its number. False if there are `clients_max` already.
+  // Adds a client and sets its number. Returns false if there are `clients_max` already.
   bool Add(Client* client, std::size_t clients_max, std::function<void(std::uint64_t)> kill) {
     sync::MutexLock lock(mutex_);
     if (clients_.size() >= clients_max) return false;
@@ -96,7 +97,7 @@ class ClientRegistry {
     client->user = user;
     client->role = role;
   }
-  // Of a client of the calling thread.
+  // The entry of a client that belongs to the calling thread.
   static Entry EntryOf(const Client& client) {
     return {client.id, client.address, client.local_address, client.name, client.user, client.connected_at};
   }
@@ -106,7 +107,7 @@ class ClientRegistry {
     for (const auto& [id, known] : clients_) list.push_back(EntryOf(*known.client));
     return list;
   }
-  // Disconnects a client soon. False if there is no such client.
+  // Makes the client's thread disconnect it soon. Returns false if there is no such client.
   bool Kill(std::uint64_t id) {
     sync::MutexLock lock(mutex_);
     const auto found = clients_.find(id);

@@ -11,11 +11,11 @@ namespace hako::server::commands {
 
 namespace {
 
-// The clients that CLIENT KILL selects: those for which all conditions hold.
+// The conditions of CLIENT KILL. It selects the clients for which all of them hold.
 struct Meant {
   std::optional<std::uint64_t> id;
   std::optional<std::string_view> address, local_address, user;
-  bool is_normal = true;  // every client is: there are no replicas and no subscribers
+  bool is_normal = true;  // true for every client: there are no replicas and no subscribers
   bool skips_caller = true;
 
   bool Holds(const ClientRegistry::Entry& client) const {
@@ -24,7 +24,8 @@ struct Meant {
   }
 };
 
-// The type of a client is normal, or one that no client has. False if it has replied an error.
+// Parses the type of a client: normal, or one that no client has. Returns false after replying with
+// an error.
 bool ParseType(Call& call, std::size_t i, Meant* meant) {
   for (const char* const other : {"master", "slave", "replica", "pubsub"}) {
     if (call.Is(i, other)) return meant->is_normal = false, true;
@@ -34,7 +35,7 @@ bool ParseType(Call& call, std::size_t i, Meant* meant) {
   return false;
 }
 
-// One condition, which has a value at i + 1. False if it has replied an error.
+// Parses one condition, whose value is at i + 1. Returns false after replying with an error.
 bool ParseCondition(Call& call, std::size_t i, Meant* meant) {
   const std::string_view value = call.arg(i + 1);
   if (call.Is(i, "id")) {

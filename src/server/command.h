@@ -50,11 +50,11 @@ enum CommandFlags : unsigned {
 
 struct Command {
   const char* name;
-  int arity;  // words, the name included; negative: at least as many
+  int arity;  // number of words, including the name; negative = at least that many
   unsigned flags;
-  int first_key, last_key, key_step;  // as COMMAND shows them; 0: none
+  int first_key, last_key, key_step;  // as COMMAND shows them; 0 = none
   void (*run)(Call&);
-  UserRole role = UserRole::kUnset;  // the least role that may run it
+  UserRole role = UserRole::kUnset;  // the lowest role that may run it
 
   bool Takes(std::size_t num_words) const {
     const auto words = static_cast<int>(num_words);
@@ -68,8 +68,8 @@ struct ServerState {
       : database(db), table(rows), settings(with), gate(num_threads), log(&db, with), table_log(rows, with) {}
 
   AnyDBM& database;
-  TableDBM* const table;                    // nullptr: the server has none
-  std::atomic<bool> has_word_index{false};  // of the table
+  TableDBM* const table;                    // nullptr = the server has none
+  std::atomic<bool> has_word_index{false};  // whether the table has an index of words or q-grams
   bool has_only_table() const { return table != nullptr && settings.database.empty(); }
   Settings& settings;
   WatchTable watches;
@@ -79,8 +79,8 @@ struct ServerState {
   SlowLog slow_log;
   ScanCursors cursors;
   ClientRegistry clients;
-  TlsContextHolder tls;                 // of the TLS port, if there is one
-  std::vector<CommandThread*> threads;  // fixed before they start
+  TlsContextHolder tls;                 // for the TLS port, if there is one
+  std::vector<CommandThread*> threads;  // does not change after the threads start
   const std::uint64_t started_at = SteadyMilliseconds();
   const std::uint64_t started_on = WallClock();  // microseconds since 1970
   std::string run_id;
@@ -95,21 +95,21 @@ struct CommandThread {
   ServerState& server;
   const unsigned number;
   Keyspace keys;
-  bool has_changed_rows = false;  // of the table, in this turn
+  bool has_changed_rows = false;  // whether this turn has changed rows of the table
   ThreadCounters counters;
-  std::unique_ptr<AnyDBM::Iterator> walk;  // of RANDOMKEY
+  std::unique_ptr<AnyDBM::Iterator> walk;  // for RANDOMKEY
   std::mt19937_64 random{RandomSeed()};
-  std::chrono::steady_clock::time_point measured;  // the end of the last command, from which the next one is measured
+  std::chrono::steady_clock::time_point measured;  // the end of the last command, where the measurement of the next one begins
 };
 
-// The sum of one counter over all threads.
+// Returns the sum of one counter over all threads.
 inline std::uint64_t Sum(const ServerState& server, Counter ThreadCounters::*counter) {
   std::uint64_t sum = 0;
   for (const CommandThread* const thread : server.threads) sum += (thread->counters.*counter).value();
   return sum;
 }
 
-// The text of an error reply for this error of the database or the table.
+// Returns the text of an error reply for this error of the database or the table.
 std::string ErrorLine(const Status& status);
 
 struct Call {
@@ -117,7 +117,7 @@ struct Call {
   Client& client;
   ReplyWriter& reply;
   const Command& command;
-  std::span<const std::string_view> args;  // the command's name first
+  std::span<const std::string_view> args;  // beginning with the command's name
   bool has_failed = false;
 
   ServerState& server() const { return thread.server; }
@@ -127,27 +127,27 @@ struct Call {
 
   // Counts a look-up of a record as a hit or a miss.
   void CountLookup(bool found) const { (found ? thread.counters.hits : thread.counters.misses).Add(1); }
-  // Replies an error; `text` begins with the error code.
+  // Replies with an error; `text` begins with the error code.
   void Fail(std::string_view text) {
     has_failed = true;
     reply.Error(text);
   }
   void FailSyntax() { Fail("ERR syntax error"); }
   void FailArity();
-  // The same for an error of the database, with the text of TextOf.
+  // Replies with an error of the database, as TextOf puts it.
   void Fail(const Status& status) { Fail(TextOf(status)); }
   std::string TextOf(const Status& status) const;
-  // Returns whether the status is OK; otherwise replies the error.
+  // Returns whether the status is OK. If not, replies with the error.
   bool Check(const Status& status) {
     if (status.ok()) [[likely]]
       return true;
     Fail(status);
     return false;
   }
-  // Returns whether a value of this size can be stored; otherwise replies an error. For use before the value
-  // is allocated.
+  // Returns whether a value of this size can be stored. If not, replies with an error. Call before
+  // allocating the value.
   bool CheckSize(std::size_t size);
-  // Parses argument i as an integer. False if it is none; then an error was replied.
+  // Parses argument i as an integer. If it is none, replies with an error and returns false.
   bool Integer(std::size_t i, std::int64_t* value);
   // Whether argument i is this word, ignoring case.
   bool Is(std::size_t i, std::string_view word) const;

@@ -168,7 +168,7 @@ constexpr KeywordTable<kCount> kNames(Names());
 
 bool IsSubcommand(const Command& command) { return std::strchr(command.name, '|') != nullptr; }
 
-// The line of COMMAND for one command: ten elements, of which two are empty here.
+// Replies with the line of COMMAND for one command: ten elements, of which two are always empty.
 void ReplyCommand(ReplyWriter& reply, const Command& command) {
   struct Flag {
     unsigned flag;
@@ -199,7 +199,7 @@ void ReplyCommand(ReplyWriter& reply, const Command& command) {
   for (const Command* const subcommand : subcommands) ReplyCommand(reply, *subcommand);
 }
 
-// The command that a name of COMMAND INFO means, such as "get" or "client|id".
+// Finds the command by its name in COMMAND INFO, such as "get" or "client|id".
 const Command* FindName(std::string_view name) {
   const int index = kNames.Find(name);
   return index < 0 ? nullptr : &kCommands[static_cast<std::size_t>(index)];

@@ -10,10 +10,10 @@
 
 namespace hako::server {
 
-// The command that the words begin with; nullptr if there is none. Only the first word counts unless
-// the command is a container, which with one word is found itself.
+// Finds the command with which the words begin; nullptr if there is none. If the first word is a
+// container and there is a second word, finds the subcommand.
 const Command* FindCommand(std::span<const std::string_view> words);
-// All commands; the position of a command among them.
+// All commands, and the position of a command among them.
 std::span<const Command> AllCommands();
 std::size_t CommandIndex(const Command& command);
 

@@ -1,4 +1,4 @@
-// Committer: waits for the logs in place of a loop thread, which serves other clients in the meantime.
+// Committer: waits for the logs in place of a loop thread, which meanwhile serves other clients.
 //
 // Runs one commit at a time, from Begin to End.
 //
@@ -20,14 +20,14 @@
 
 namespace hako::server {
 
-// The positions in the logs behind the changes of a thread; nullopt: no change.
+// The positions in the logs behind the changes of a thread; nullopt = no change.
 struct Changes {
   std::optional<std::uint64_t> records, rows;
 
   explicit operator bool() const { return records || rows; }
 };
 
-// The changes of the thread since the last call.
+// Returns the changes of the thread since the last call.
 inline Changes TakeChanges(CommandThread& thread) {
   Changes changes;
   if (thread.keys.TakeChanged()) changes.records = thread.server.log.Position();
@@ -50,7 +50,7 @@ class Committer {
   Committer(ServerState* server, std::function<void()> on_end) : server_(*server), on_end_(std::move(on_end)) {}
   Committer(const Committer&) = delete;
 
-  // False if a thread cannot be started; then nothing was begun.
+  // Begins a commit. Returns false, and begins nothing, if a thread cannot be started.
   bool Begin(const Changes& changes) {
     if (thread_ == nullptr && !StartThread()) return false;
     {
@@ -62,14 +62,14 @@ class Committer {
     thread_->Wake();
     return true;
   }
-  // Whether Begin was called, and End was not yet.
+  // Whether a commit was begun, and End was not called since.
   bool is_running() const { return is_running_; }
   // Whether End would return at once.
   bool HasEnded() {
     sync::MutexLock lock(mutex_);
     return is_running_ && has_ended_;
   }
-  // Waits for the commit; returns its status.
+  // Waits for the commit, and returns its status.
   Status End() {
     sync::MutexLock lock(mutex_);
     while (!has_ended_) ended_.Wait(mutex_);

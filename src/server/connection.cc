@@ -34,17 +34,17 @@ void Connection::OnAllocate(uv_handle_t* handle, std::size_t, uv_buf_t* buffer) 
   try {
     *buffer = uv_buf_init(self.input_.Reserve(size), static_cast<unsigned>(size));
   } catch (const std::bad_alloc&) {
-    *buffer = uv_buf_init(nullptr, 0);  // OnRead gets UV_ENOBUFS
+    *buffer = uv_buf_init(nullptr, 0);  // makes OnRead get UV_ENOBUFS
   }
 }
 
 void Connection::OnRead(uv_stream_t* stream, ssize_t size, const uv_buf_t* buffer) {
   Connection& self = Of(stream);
   if (size == 0) return;
-  if (size < 0) {  // the requests that have arrived still run and get replies
+  if (size < 0) {  // requests that have arrived still run and get replies
     if (self.is_gathered) self.RunGathered();
     if (self.is_closing_) return;
-    if (self.IsPaused() && !self.input_.empty()) return self.UpdateReading();  // the end is read again after they have run
+    if (self.IsPaused() && !self.input_.empty()) return self.UpdateReading();  // the end is read again after the requests have run
     if (self.is_in_handshake() && self.tls_->has_received()) self.loop_.NoteTlsFailure(self.client_, "the client left");
     self.client_.closes = true;
     self.UpdateReading();
@@ -131,7 +131,7 @@ void Connection::AddKeys(std::vector<std::string_view>* keys) {
   RequestBatch& batch = loop_.batch();
   const auto result = batch.Fill(parser, input_.view(), limits, RequestBatch::kMax);
   std::size_t count = batch.size();
-  if (result == RequestParser::Result::kRequest && parser.is_inline()) --count;  // its words end with the parser
+  if (result == RequestParser::Result::kRequest && parser.is_inline()) --count;  // its words are gone with the next Parse
   for (std::size_t i = 0; i < count; ++i) {
     if (batch.words(i).size() > 1) keys->push_back(batch.words(i)[1]);
   }
@@ -163,7 +163,7 @@ std::size_t Connection::RunRequests(std::string_view bytes) {
     const std::size_t done = RunBatch(batch, reply);
     commands += done;
     used += batch.consumed(done);
-    if (done < batch.size()) {  // the others are parsed again later
+    if (done < batch.size()) {  // the other requests are parsed again later
       parser_.Reset();
       break;
     }
@@ -180,7 +180,7 @@ std::size_t Connection::RunRequests(std::string_view bytes) {
   return used;
 }
 
-// Returns the number of requests that it has run.
+// Runs requests of the batch, and returns how many.
 std::size_t Connection::RunBatch(const RequestBatch& batch, ReplyWriter& reply) {
   if (num_prefetched_ >= batch.size()) {
     num_prefetched_ -= batch.size();
@@ -267,7 +267,7 @@ void Connection::Release() {
   is_held_ = false;
   last_active_ = uv_now(loop_.loop());
   if (!input_.empty() || (tls_ != nullptr && tls_->state() == TlsSession::State::kEnded))
-    loop_.ResumeSoon(*this);  // runs the requests that arrived while it was held
+    loop_.ResumeSoon(*this);  // runs the requests that arrived while the connection was held
   else
     UpdateReading();
 }
@@ -295,8 +295,8 @@ void Connection::FlushOutput() {
   if (was_full) loop_.ResumeSoon(*this);
 }
 
-// Sends all, or has the rest sent later; then it is called again. After each kOutputPause bytes that a
-// fast reader accepts, other connections are served.
+// Sends everything, or as much as the socket accepts; then it is called again once the rest is
+// sent. After each kOutputPause bytes that a fast reader accepts, other connections are served.
 void Connection::FlushEncrypted() {
   OutputBuffer& wire = tls_->out();
   for (std::size_t sent = 0;; sent += kTlsPiece) {
@@ -347,7 +347,7 @@ void Connection::OnWritten(uv_write_t* request, int status) {
   self.loop_.commands().counters.output_bytes.Add(sent);
   self.last_active_ = uv_now(self.loop_.loop());
   self.sending_.Consume(sent);
-  if (!self.sending_.empty()) return self.SendMore();  // more than one write takes
+  if (!self.sending_.empty()) return self.SendMore();  // it was longer than one write takes
   self.sending_.Trim();
   self.loop_.FlushSoon(self);
   self.loop_.ResumeSoon(self);

@@ -1,10 +1,11 @@
-// Connection: one client's socket in a loop thread. Bytes that arrive are parsed in place and run at
-// once; the replies are sent at the end of the loop's turn, after the group commit.
+// Connection: one client's socket in a loop thread. Requests are parsed in place and run as soon as
+// they arrive. Replies are sent at the end of the loop's turn, after the group commit.
 //
-// Limits. A connection is not read while more than kOutputPause bytes of replies are unsent, while replies
-// wait for a commit, and while its work runs in the thread pool. So its memory is bounded by kOutputPause,
-// the largest reply and the largest request. It runs at most kTurnCommands in a turn; then other connections
-// are served. A connection with more than `output_max` unsent bytes is closed.
+// Limits. The loop does not read a connection while more than kOutputPause bytes of its replies are
+// unsent, while its replies wait for a commit, and while its work runs in the thread pool. So its
+// memory is bounded by kOutputPause, the largest reply and the largest request. After kTurnCommands
+// commands in a turn the loop serves other connections. A connection with more than `output_max`
+// unsent bytes is closed.
 //
 // An idle connection has no buffer: bytes arrive in the loop's buffer, and only an incomplete request is
 // copied. If the loop gathers requests (LoopThread), all requests are copied, up to kGatheredMax bytes.
@@ -13,7 +14,7 @@
 // encrypted in pieces of kTlsPiece, each after the socket has accepted the previous one. So a connection
 // with TLS holds one more piece, in encrypted form.
 //
-// Threads: only its loop's.
+// Only the thread of its loop uses it.
 #pragma once
 
 #include <uv.h>
@@ -46,13 +47,13 @@ class Connection {
   explicit Connection(LoopThread& loop) : loop_(loop) {}
   Connection(const Connection&) = delete;
 
-  // Takes ownership of the socket and starts to read; `tls` is nullptr for a plain connection. False if
-  // that fails; then the connection is closing.
+  // Takes ownership of the socket and starts to read; `tls` is nullptr for a plain connection. If
+  // that fails, returns false, and the connection is closing.
   bool Start(int socket, std::unique_ptr<TlsSession> tls);
   // Runs the requests that have arrived, as far as the limits allow.
   void Resume();
-  // Its replies wait for the Committer, and no request runs until Release. If work in the pool ends before
-  // that, the connection is_listed, and its replies wait for the next commit.
+  // Makes the replies wait for the Committer: no request runs until Release. If work in the pool
+  // ends before that, the connection is listed, and its replies wait for the next commit.
   void Hold() { is_held_ = true; }
   bool is_held() const { return is_held_; }
   void Release();
@@ -67,11 +68,11 @@ class Connection {
 
   Client& client() { return client_; }
   std::uint64_t last_active() const { return last_active_; }  // milliseconds of the loop's clock
-  std::uint64_t started() const { return started_; }          // the same
+  std::uint64_t started() const { return started_; }          // milliseconds of the loop's clock
   bool is_in_handshake() const { return tls_ != nullptr && tls_->state() == TlsSession::State::kHandshake; }
   bool is_listed = false;    // in the loop's list of connections to flush
-  bool is_resumed = false;   // in its list of connections to resume
-  bool is_gathered = false;  // in its list of connections whose requests are gathered
+  bool is_resumed = false;   // in the loop's list of connections to resume
+  bool is_gathered = false;  // in the loop's list of connections whose requests are gathered
 
  private:
   static Connection& Of(void* handle) { return *static_cast<Connection*>(static_cast<uv_handle_t*>(handle)->data); }
@@ -86,7 +87,7 @@ class Connection {
   void EndIfSessionEnded();
   // Runs the requests in input_.
   void RunInput();
-  // Runs requests; returns the number of bytes consumed.
+  // Runs requests, and returns the number of bytes consumed.
   std::size_t RunRequests(std::string_view bytes);
   bool IsPaused() const { return client_.closes || is_held_ || is_working_ || has_more_ || is_sending_ || out_.size() >= kOutputPause; }
   RequestLimits Limits() const;
@@ -94,7 +95,8 @@ class Connection {
   void StartWork();
   void EndWork(OutputBuffer* reply, bool changes_rows);
   void UpdateReading();
-  // Sends as many bytes as the socket accepts at once. False if it fails; then the connection is closing.
+  // Sends as many bytes as the socket accepts at once. If that fails, returns false, and the
+  // connection is closing.
   bool TrySend(OutputBuffer* from);
   // Sends the rest once the socket accepts more.
   void SendRest(OutputBuffer* from);
@@ -110,10 +112,10 @@ class Connection {
   OutputBuffer out_;      // replies of this turn
   OutputBuffer sending_;  // replies that the kernel has not accepted yet
   uv_write_t write_{};
-  std::unique_ptr<TlsSession> tls_;  // nullptr: plain
+  std::unique_ptr<TlsSession> tls_;  // nullptr = a plain connection
   std::uint64_t last_active_ = 0, started_ = 0;
   bool is_reading_ = false, is_sending_ = false, is_held_ = false, is_working_ = false, is_closing_ = false, is_closed_ = false;
-  std::size_t num_prefetched_ = 0;  // the next requests, whose records were prefetched
+  std::size_t num_prefetched_ = 0;  // number of next requests whose records were prefetched
   bool has_more_ = false;           // input_ has requests beyond the limit of a turn
 };
 

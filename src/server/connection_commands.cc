@@ -17,7 +17,8 @@ namespace {
 
 constexpr unsigned kFailedLoginsMax = 5;
 
-// False if it has replied an error. The last failed login that is allowed closes the connection.
+// Returns false after replying with an error. The last failed login that is allowed closes the
+// connection.
 bool Authenticate(Call& call, std::string_view user, std::string_view password) {
   const auto login = call.server().settings.users.Authenticate(user, password);
   if (!login) {
@@ -34,9 +35,9 @@ bool IsName(std::string_view name) {
 }
 constexpr const char* kBadName = "ERR Client names cannot contain spaces, newlines or special characters.";
 
-constexpr auto kClientTypes = MakeKeywordTable("normal", "master", "slave", "replica", "pubsub");  // all clients are of the first
+constexpr auto kClientTypes = MakeKeywordTable("normal", "master", "slave", "replica", "pubsub");  // all clients are normal
 
-// Fields that client libraries expect; those that are not measured are 0.
+// Fields that client libraries expect. Fields without a measurement are 0.
 constexpr const char* kOtherFields =
     " idle=0 flags=N sub=0 psub=0 ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL "
     "redir=-1";
@@ -148,7 +149,7 @@ void ClientSetInfo(Call& call) {
   call.reply.Ok();
 }
 
-// CLIENT REPLY ON is answered; OFF and SKIP are not, see Dispatcher::Execute.
+// CLIENT REPLY ON gets a reply; OFF and SKIP get none (see Dispatcher::Execute).
 void ClientReply(Call& call) {
   Client::Replies& replies = call.client.replies;
   if (call.Is(2, "on")) {

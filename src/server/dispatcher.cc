@@ -15,7 +15,8 @@ namespace hako::server {
 
 namespace {
 
-// A word in the text of an error: it ends at a byte of 0, as in Redis, which prints it as a string of C.
+// Shortens a word for the text of an error. It ends at a zero byte, as in Redis, which prints a C
+// string.
 std::string_view Printed(std::string_view word, std::size_t size_max) { return word.substr(0, std::min(word.find('\0'), size_max)); }
 
 std::string UnknownCommand(std::span<const std::string_view> words) {
@@ -27,24 +28,25 @@ std::string UnknownCommand(std::span<const std::string_view> words) {
   return "ERR unknown command '" + std::string(Printed(words[0], 128)) + "', with args beginning with: " + args;
 }
 
-// Whether it begins a line of HTTP. A web page can have a browser send commands in the body of a POST.
+// Whether the word begins a line of HTTP. A web page can make a browser send commands in the body
+// of a POST.
 bool IsHttp(std::string_view word) { return EqualsIgnoringCase(word, "post") || EqualsIgnoringCase(word, "host:"); }
 
-// Closes the connection, as Redis does; at most one line of the log a minute.
+// Closes the connection, as Redis does, and logs that at most once a minute.
 void RefuseHttp(Client& client) {
   static LogPace pace(60'000);
   client.closes = true;
   if (pace.Passes()) LogWarning("a client sent HTTP, perhaps from a web page that attacks this server", {{"client", client.address}});
 }
 
-// Whether a word is a password or belongs to one, which the log does not show.
+// Whether a word is a password or belongs to one: SLOWLOG does not show it.
 bool IsSecret(const Call& call, std::size_t i) {
   if (call.command.run == &commands::Auth) return i > 0;
   if (call.command.run == &commands::Hello) return (i > 2 && call.Is(i - 1, "auth")) || (i > 3 && call.Is(i - 2, "auth"));
   return call.command.run == &commands::ConfigSet && i > 2 && i % 2 == 1 && call.Is(i - 1, "requirepass");
 }
 
-// What SLOWLOG shows of a command, but for its time.
+// Makes the entry of SLOWLOG for a command, without its time.
 SlowLog::Entry EntryOf(const Call& call) {
   SlowLog::Entry entry;
   entry.address = call.client.address;
@@ -78,7 +80,8 @@ void Call::FailArity() { Fail("ERR wrong number of arguments for '" + std::strin
 
 namespace {
 
-// Logs an error that the operator should know: damage, or a device that fails or is full. At most one line a second.
+// Logs an error that the operator should know, at most one a second: damage, or a device that fails
+// or is full.
 void LogIfSerious(const Status& status) {
   const bool is_serious =
       absl::IsDataLoss(status) || absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || absl::IsInternal(status);
@@ -97,7 +100,7 @@ std::string ErrorLine(const Status& status) {
 
 std::string Call::TextOf(const Status& status) const {
   if (absl::IsResourceExhausted(status) && reply.out().is_refused()) return "ERR the reply exceeds client-output-buffer-limit";
-  // A record or a batch that a database with a limit does not take is OutOfRange.
+  // A database with a limit refuses large records and batches with OutOfRange.
   const bool is_full = absl::IsResourceExhausted(status) || absl::IsOutOfRange(status);
   if (is_full && server().settings.evicts) return "OOM command not allowed when used memory > 'maxmemory'.";
   return ErrorLine(status);
@@ -182,7 +185,7 @@ bool Dispatcher::Queue(Client& client, const Command& command, std::span<const s
   return true;
 }
 
-// A command that runs others, EXEC, takes the time of all of them.
+// The time of EXEC includes that of the commands that it runs.
 void RunMeasured(Call& call) {
   const auto begin = call.thread.measured;
   call.command.run(call);

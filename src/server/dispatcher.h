@@ -29,21 +29,23 @@ class Dispatcher {
 
  private:
   void ExecuteReplying(Client& client, ReplyWriter& reply, std::span<const std::string_view> words);
-  // For a client whose replies are turned off (CLIENT REPLY).
+  // Executes a request of a client that has turned off replies (CLIENT REPLY).
   void ExecuteMuted(Client& client, ReplyWriter& reply, std::span<const std::string_view> words);
 
-  // Replies an error instead of running the command. An EXEC ends its transaction.
+  // Replies with an error instead of running the command. If the command is EXEC, ends the
+  // transaction.
   void Reject(Client& client, ReplyWriter& reply, std::string_view error, const Command* command);
-  // False if the transaction would take too much memory.
+  // Queues a command. Returns false if the transaction would take too much memory.
   bool Queue(Client& client, const Command& command, std::span<const std::string_view> words);
 
   CommandThread& thread_;
 };
 
 // Runs a command, possibly inside EXEC: measures it, counts it and its errors, and adds it to SLOWLOG if it
-// was slow. If the command leaves work to the thread pool, NoteWork does this once that has ended.
+// was slow. If the command leaves work to the thread pool, NoteWork does all this once the work has
+// ended.
 void RunMeasured(Call& call);
-// The work of this client has ended; it took this long in the pool.
+// Call when the work of this client has ended, which took this long in the pool.
 void NoteWork(CommandThread& thread, Client& client, std::uint64_t nanoseconds);
 
 }  // namespace hako::server

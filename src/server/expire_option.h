@@ -1,4 +1,4 @@
-// Times of SET, GETEX and EXPIRE, in the units of their options.
+// Parses the times of SET, GETEX and EXPIRE, in the units of their options.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace hako::server {
 
-// The unit of a time, and whether it is relative to now.
+// The unit of a time, and whether the time is relative to now.
 struct TimeUnit {
   bool is_seconds, is_absolute;
 
@@ -32,8 +32,9 @@ inline bool IsTimeOption(std::string_view word, TimeUnit* unit) {
 inline void FailTime(Call& call) { call.Fail("ERR invalid expire time in '" + std::string(call.command.name) + "' command"); }
 inline void FailNoTimes(Call& call) { call.Fail("ERR the database was created without expiry times"); }
 
-// The time that argument i names, in milliseconds since 1970; a later one than the database stores
-// becomes the latest. Replies an error if it is not positive or the database keeps no times.
+// Parses argument i as a time, in milliseconds since 1970. A time beyond the latest one that the
+// database stores becomes that one. Replies with an error, and returns false, if the time is not
+// positive or the database keeps no times.
 inline bool TimeArgument(Call& call, std::size_t i, TimeUnit unit, std::uint64_t* time) {
   std::int64_t value = 0;
   if (!call.Integer(i, &value)) return false;

@@ -13,11 +13,11 @@ namespace {
 
 using Value = Keyspace::Value;
 
-// The condition of EXPIRE on the time that the record has.
+// The condition of EXPIRE on the present expiry time of the record.
 struct ExpireCondition {
   bool if_none = false, if_any = false, if_later = false, if_earlier = false;
 
-  // `old`: 0 = never. `when` may be negative: it has passed.
+  // `old` = 0 means never. `when` may be negative, which is in the past.
   bool Holds(std::uint64_t old, std::int64_t when) const {
     const auto time = static_cast<std::int64_t>(old);
     if (old == Expiry::kNever) return !if_any && !if_later;
@@ -70,7 +70,7 @@ void ExpireIn(Call& call, TimeUnit unit) {
   if (call.Check(call.keys().UpdateTimed(call.arg(1), expire))) call.reply.Bool(is_done);
 }
 
-// -2 for an absent record, -1 for one that never expires.
+// Replies with -2 for an absent record, and with -1 for one that never expires.
 void ReplyTime(Call& call, bool is_seconds, bool is_absolute) {
   const StatusOr<std::uint64_t> found = call.keys().GetExpiry(call.arg(1));
   call.CountLookup(found.ok());

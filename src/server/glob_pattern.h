@@ -20,9 +20,9 @@ class GlobPattern {
     while (!pattern.empty()) pattern.remove_prefix(Read(pattern));
   }
 
-  // Each element of the pattern takes one step for a byte, however many members a set has. The steps are at
-  // most the product of the sizes, as only the last * is tried again; and if that is the last one of the
-  // pattern, no more than the elements.
+  // Each element of the pattern takes one step for a byte, however many members a set has. The
+  // number of steps is at most the product of the sizes, because only the last * is tried again.
+  // After the last * of the pattern it is at most the number of elements.
   bool Matches(std::string_view text) const {
     std::size_t p = 0, t = 0, star = kNone, resume = 0;
     while (t < text.size()) {
@@ -53,8 +53,8 @@ class GlobPattern {
   enum class Kind : std::uint8_t { kStar, kAny, kByte, kSet };
   struct Element {
     Kind kind;
-    std::uint8_t byte = 0;  // of kByte: folded
-    std::uint32_t set = 0;  // of kSet: in sets_
+    std::uint8_t byte = 0;  // for kByte: the byte, folded
+    std::uint32_t set = 0;  // for kSet: its place in sets_
   };
 
   std::uint8_t Fold(char c) const {
@@ -117,7 +117,7 @@ class GlobPattern {
 
   std::vector<Element> elements_;
   std::vector<std::bitset<256>> sets_;
-  std::size_t last_star_ = 0;  // in elements_, if there is one
+  std::size_t last_star_ = 0;  // place of the last * in elements_, if there is one
   bool ignores_case_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 struct RangeArguments {
   bool is_reverse = false, keys_only = false;
-  std::int64_t limit = -1;  // negative: none
+  std::int64_t limit = -1;  // negative = no limit
 };
 
 bool ParseRangeArguments(Call& call, RangeArguments* arguments) {
@@ -30,7 +30,7 @@ bool ParseRangeArguments(Call& call, RangeArguments* arguments) {
   return true;
 }
 
-// Has the client wait for `work`, which returns a Status.
+// Runs `work`, which returns a Status, in the pool while the client waits.
 template <class F>
 void RunBeside(Call& call, F work) {
   call.client.work = [work = std::move(work), protocol = call.reply.protocol()](OutputBuffer* out) {
@@ -42,8 +42,8 @@ void RunBeside(Call& call, F work) {
 
 }  // namespace
 
-// HAKO.RANGE from to [REV] [LIMIT n] [KEYS]: the records of [from, to), as alternating keys and values. An
-// empty `to` means no upper bound.
+// HAKO.RANGE from to [REV] [LIMIT n] [KEYS]: replies with the records of [from, to), as alternating
+// keys and values. An empty `to` means no upper bound.
 void HakoRange(Call& call) {
   RangeArguments arguments;
   if (!ParseRangeArguments(call, &arguments)) return;
@@ -72,8 +72,8 @@ void HakoRange(Call& call) {
   call.reply.out().Append(records.view());
 }
 
-// HAKO.CAS key old new: stores `new` if the value is `old`, and returns whether it did. The expiry time is
-// kept.
+// HAKO.CAS key old new: stores `new` if the value is `old`, and replies whether it did. The record
+// keeps its expiry time.
 void HakoCas(Call& call) {
   bool is_set = false;
   const auto exchange = [&](Keyspace::Value found) {
@@ -109,7 +109,7 @@ void HakoCheck(Call& call) {
   });
 }
 
-// HAKO.STAT: statistics of the database, as `hako inspect` shows them.
+// HAKO.STAT: replies with the statistics that `hako inspect` shows.
 void HakoStat(Call& call) {
   const Inspection inspection = call.keys().database().Inspect();
   call.reply.Map(inspection.size());

@@ -1,4 +1,4 @@
-// INFO, in the sections of Redis. A line that Redis has and that makes no sense here is left out.
+// INFO, in the sections of Redis. Lines of Redis that make no sense here are left out.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace hako::server::commands {
 
 namespace {
 
-// Lines of one section.
+// Writes the lines of one section.
 class Section {
  public:
   Section(std::string* text, std::string_view title) : text_(*text) {

@@ -1,7 +1,7 @@
 // Divides an inline command into words, as Redis does (sdssplitargs in its sds.c): words are separated
 // by blanks; "..." takes the escapes \n \r \t \b \a \xHH and \ before any other byte; '...' takes only
-// \' as an escape. A closing quote must be followed by a blank or the end. A zero byte is a byte as any
-// other, where Redis takes it for the end of the line: DEL a\0b must not remove a.
+// \' as an escape. A closing quote must be followed by a blank or the end. Unlike in Redis, a zero
+// byte does not end the line: DEL a\0b must not remove a.
 #pragma once
 
 #include <cctype>
@@ -22,7 +22,8 @@ inline int HexDigit(char c) {
 }
 inline bool IsBlank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
-// One word that begins at *at; moves *at behind it. False if its quotes are not balanced.
+// Reads the word that begins at *at, and moves *at behind it. Returns false if its quotes are not
+// balanced.
 class WordReader {
  public:
   WordReader(std::string_view line, std::size_t* at) : line_(line), at_(*at) {}
@@ -74,7 +75,7 @@ class WordReader {
 
 }  // namespace internal
 
-// Appends the words of the line. False if quotes are not balanced.
+// Appends the words of the line. Returns false if quotes are not balanced.
 inline bool SplitInlineWords(std::string_view line, std::vector<std::string>* words) {
   for (std::size_t at = 0;;) {
     while (at < line.size() && internal::IsBlank(line[at])) ++at;

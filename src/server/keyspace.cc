@@ -147,7 +147,7 @@ void Keyspace::Abandon() {
   is_pending_ = false;
 }
 
-// The record as the transaction sees it.
+// Returns the record as the transaction sees it.
 StatusOr<Keyspace::Pending*> Keyspace::Load(std::string_view key) {
   auto found = pending_.find(key);
   if (found == pending_.end()) {
@@ -171,7 +171,7 @@ StatusOr<Keyspace::Pending*> Keyspace::Load(std::string_view key) {
 }
 
 Status Keyspace::Replace(Pending* record, Value value) {
-  static constexpr std::size_t kEach = 128;  // of a record without its value
+  static constexpr std::size_t kEach = 128;  // bytes of a record without its value
   const std::size_t old = record->value ? record->value->size() + kEach : 0;
   const std::size_t size = value ? value->size() + kEach : 0;
   if (size > old && size - old > pending_left_) {
@@ -180,7 +180,7 @@ Status Keyspace::Replace(Pending* record, Value value) {
     return status;
   }
   if (value)
-    record->value = std::string(*value);  // the view may be one of the old value
+    record->value = std::string(*value);  // assign a copy: `value` may be a view of the old one
   else
     record->value.reset();
   pending_left_ = pending_left_ + old - size;
@@ -217,7 +217,7 @@ Status Keyspace::WritePending() {
       batch_.Remove(key);
   }
   if (!batch_.IsEmpty()) HAKO_RETURN_IF_ERROR(database_.Write(batch_));
-  // Records that were read stay: for the transaction they do not expire.
+  // Keep records that were read, because they do not expire during the transaction.
   for (auto& [key, record] : pending_) {
     if (std::exchange(record.is_changed, false)) NoteChange(key);
   }

@@ -3,12 +3,13 @@
 // Outside a transaction each call is one atomic step of the database, on one record or on several.
 // Between Begin and Commit the updates are kept in memory, where later commands see them, and Commit
 // writes their effects as one WriteBatch: values and times, never commands. A call on all records
-// (Count, MakeIterator) writes the pending updates first; Clear discards them. Meanwhile the time stands
-// still: a record that Prepare or a command has read expires for none of them, except for calls on all records.
+// (Count, MakeIterator) writes the pending updates first; Clear discards them. The time stands
+// still between Begin and Commit: a record that Prepare or a command has read does not expire,
+// except for calls on all records.
 //
 // Invariants
-//   1. Each update is noted (NoteChange): for clients that watch its key, and for the commit that the reply
-//      waits for.
+//   1. NoteChange registers each update, for clients that watch its key, and for the commit before
+//      the reply.
 //   2. Between Begin and Commit no other thread runs a command (TurnGate).
 //
 // Not thread-safe, except num_changes.
@@ -64,7 +65,7 @@ class Keyspace {
     if (changes) NoteChange(key);
     return status;
   }
-  // The same; the visitor also gets the expiry time.
+  // As Update; the visitor also gets the expiry time.
   Status UpdateTimed(std::string_view key, TimedUpdate visitor);
   // Stores the record with an expiry time; 0 = never.
   Status Set(std::string_view key, std::string_view value, std::uint64_t expire_at = Expiry::kNever) {
@@ -74,7 +75,7 @@ class Keyspace {
     if (status.ok()) NoteChange(key);
     return status;
   }
-  // The expiry time of a record; 0 = never. NotFound if absent.
+  // Returns the expiry time of a record; 0 = never. Returns NotFound if the record is absent.
   StatusOr<std::uint64_t> GetExpiry(std::string_view key);
   StatusOr<bool> Contains(std::string_view key);
 
@@ -82,7 +83,8 @@ class Keyspace {
   Status ShowMulti(Keys keys, MultiReadRef visitor);
   // Removes the records and returns how many existed.
   StatusOr<std::int64_t> RemoveMulti(Keys keys);
-  // Stores alternating keys and values. With `if_absent`: Aborted if one of the keys exists.
+  // Stores alternating keys and values. With `if_absent`, returns Aborted if one of the keys
+  // exists.
   Status SetMulti(Keys keys_and_values, bool if_absent);
   // See RekeyOptions.
   Status Rekey(std::string_view from, std::string_view to, bool overwrite, bool copies);
@@ -94,19 +96,20 @@ class Keyspace {
 
   // ---- times ----
   bool KeepsTimes() const { return database_.expiry() != nullptr; }
-  // The time now, in milliseconds since 1970, as the database compares it. In a transaction, of its begin.
+  // Returns the present time of the database, in milliseconds since 1970. Within a transaction,
+  // returns the time at which it began.
   std::uint64_t Now() const;
 
   // ---- transactions ----
-  // The records that the transaction reads and changes may take up to `bytes_max`.
+  // Begins a transaction, whose records may take up to `bytes_max` bytes of memory.
   void Begin(std::size_t bytes_max) {
     began_at_ = Now();
     is_pending_ = true;
     pending_left_ = bytes_max;
   }
-  // In a transaction: reads a record that a later command will need. An error is that command's.
+  // Within a transaction: reads a record that a later command needs. That command reports an error.
   void Prepare(std::string_view key) { (void)Load(key); }
-  // Writes the effects atomically. After an error none was written.
+  // Writes the effects atomically. After an error nothing was written.
   Status Commit();
   // Ends the transaction without writing its pending updates.
   void Abandon();
@@ -131,7 +134,8 @@ class Keyspace {
     watches_.Touch(key);
   }
   StatusOr<Pending*> Load(std::string_view key);
-  // Replaces the value of a record of pending_. ResourceExhausted without room; then Commit fails.
+  // Replaces the value of a record of pending_. Returns ResourceExhausted if there is no room; then
+  // Commit fails.
   Status Replace(Pending* record, Value value);
   Status FetchPending(std::string_view key, SinkRef sink);
   Status UpdatePending(std::string_view key, TimedUpdate visitor);
@@ -142,12 +146,12 @@ class Keyspace {
   WatchTable& watches_;
   WriteBatch batch_;
   bool is_pending_ = false;
-  std::uint64_t began_at_ = 0;  // while is_pending_
+  std::uint64_t began_at_ = 0;  // the time, while is_pending_
   bool has_changed_ = false;
   Counter num_changes_;
   std::map<std::string, Pending, std::less<>> pending_;
   std::size_t pending_left_ = 0;  // bytes that pending_ may still take
-  Status pending_status_;         // of a write before Commit, or without room
+  Status pending_status_;         // the error of a write before Commit, or of a lack of room
 };
 
 }  // namespace hako::server

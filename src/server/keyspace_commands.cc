@@ -14,7 +14,7 @@ namespace {
 
 using Value = Keyspace::Value;
 
-// Appends an array of the keys that were written to `keys`.
+// Replies with an array of the keys that were written to `keys`.
 void ReplyKeys(Call& call, const OutputBuffer& keys, std::size_t count) {
   call.reply.Array(count);
   call.reply.out().Append(keys.view());
@@ -38,7 +38,7 @@ void RenameAs(Call& call, bool overwrite) {
 struct ScanArguments {
   std::int64_t count = 10;
   std::string_view pattern = "*";
-  bool has_strings = true;  // whether TYPE allows them
+  bool has_strings = true;  // whether TYPE allows strings
 };
 
 bool ParseScanArguments(Call& call, ScanArguments* arguments) {
@@ -58,7 +58,7 @@ bool ParseScanArguments(Call& call, ScanArguments* arguments) {
   return true;
 }
 
-// The number of a cursor; none is 0.
+// Parses the number of a cursor. No cursor has the number 0.
 std::optional<std::uint64_t> ParseCursor(std::string_view text) {
   std::uint64_t number = 0;
   if (text.empty()) return 0;
@@ -104,7 +104,7 @@ void Keys(Call& call) {
   if (call.Check(it.status())) ReplyKeys(call, keys, count);
 }
 
-// The thread walks over the keys in random steps, so that each key is equally likely.
+// Each thread moves over the keys in random steps, so each key is equally likely.
 void RandomKey(Call& call) {
   static constexpr unsigned kStepsMax = 16;
   auto& walk = call.thread.walk;
@@ -199,7 +199,7 @@ void ObjectRefCount(Call& call) {
 }
 
 void MemoryUsage(Call& call) {
-  static constexpr std::size_t kOverhead = 32;  // of a record, about
+  static constexpr std::size_t kOverhead = 32;  // about the bytes of a record
   std::int64_t samples = 0;
   for (std::size_t i = 3; i < call.size(); i += 2) {
     if (!call.Is(i, "samples") || i + 1 == call.size()) return call.FailSyntax();

@@ -12,21 +12,21 @@
 
 namespace hako::server {
 
-// D: AnyDBM or TableDBM. `database` is nullptr if the server has none; then Position and Commit are not called.
-// Thread-safe.
+// D is AnyDBM or TableDBM. If the server has no such database, `database` is nullptr, and Position
+// and Commit are not called. Thread-safe.
 template <class D>
 class LocalLog {
  public:
   LocalLog(D* database, const Settings& settings) : database_(database), settings_(settings) {}
 
-  // The position behind the last change of the calling thread. A loop thread calls it at the end of a turn
-  // that has changed records.
+  // Returns the position behind the last change of the calling thread. A loop thread calls it at
+  // the end of a turn that has changed records.
   std::uint64_t Position() {
     const std::uint64_t lsn = database_->LastLsn();
     sync::RaiseTo(last_lsn_, lsn);
     return lsn;
   }
-  // Whether Commit waits for a device, and so takes long.
+  // Whether Commit waits for a device, and may take long.
   bool Waits() const { return settings_.fsync.load(std::memory_order_relaxed) == Fsync::kAlways; }
   // Waits until all changes before that position are committed. Replies are sent only if it returns OK. After
   // an error the outcome is unknown, and the connections are closed without a reply. Concurrent calls share
@@ -40,7 +40,7 @@ class LocalLog {
     has_changed_.store(true, std::memory_order_relaxed);
     return absl::OkStatus();
   }
-  // Called by one thread once a second.
+  // One thread calls this once a second.
   Status Tick() {
     if (settings_.fsync == Fsync::kNo || !has_changed_.exchange(false)) return absl::OkStatus();
     const std::uint64_t lsn = last_lsn_;

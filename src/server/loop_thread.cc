@@ -25,13 +25,14 @@ constexpr std::string_view kDenied =
     "or disable protected-mode.\r\n";
 constexpr std::string_view kTooMany = "-ERR max number of clients reached\r\n";
 
-// Sends a client the reason why it is refused, and disconnects it. A TLS client could not read a reply.
+// Tells a client why it is refused, and disconnects it. A TLS client gets no reply, because it
+// could not read one.
 void TurnAway(int socket, bool is_tls, std::string_view reply) {
   if (!is_tls) (void)!write(socket, reply.data(), reply.size());
   close(socket);
 }
 
-constexpr unsigned kFailuresLogged = 5;  // a second
+constexpr unsigned kFailuresLogged = 5;  // per second
 
 }  // namespace
 
@@ -113,7 +114,7 @@ void LoopThread::Welcome(Accepted accepted) {
   }
 }
 
-// May throw std::bad_alloc; then nothing was added.
+// Adds an accepted connection. If it throws std::bad_alloc, it has added nothing.
 void LoopThread::AddConnection(Accepted& accepted) {
   ServerState& server = commands_.server;
   const std::size_t count = connections_.size() + 1;
@@ -139,7 +140,7 @@ void LoopThread::AddConnection(Accepted& accepted) {
   }
   commands_.counters.connections.Add(1);
   LogDebug("client connected", {{"client", client.address}, {"tls", accepted.is_tls ? "yes" : "no"}});
-  connection.release()->Start(accepted.socket, std::move(tls));  // it deletes itself once it is closed
+  connection.release()->Start(accepted.socket, std::move(tls));  // the connection deletes itself once it is closed
 }
 
 void LoopThread::FlushSoon(Connection& connection) {
@@ -189,7 +190,7 @@ void LoopThread::RunGathered() {
       const TurnLock turn(*this);
       commands_.server.database.Prefetch(keys_);
     }
-  } catch (const std::bad_alloc&) {  // the records are read one by one
+  } catch (const std::bad_alloc&) {  // then the records are read one by one
   }
   turn_.swap(gathered_);
   for (std::size_t i = 0; i < turn_.size(); ++i) {
@@ -201,11 +202,11 @@ void LoopThread::RunGathered() {
 void LoopThread::EndTurn() {
   RunGathered();
   if (!committer_.is_running()) CommitTurn(false);
-  if (to_resume_.empty()) uv_idle_stop(&resume_);  // not before: the loop would block with replies to send
+  if (to_resume_.empty()) uv_idle_stop(&resume_);  // not earlier, or the loop would block with replies to send
 }
 
-// Commits the changes of all turns since the last commit. If all clients wait for it, no other could be
-// served, so the committer is not used.
+// Commits the changes of all turns since the last commit. If all clients wait for the commit, the
+// thread makes it itself, because it could serve nobody else meanwhile.
 void LoopThread::CommitTurn(bool is_last) {
   const Changes changes = TakeChanges(commands_);
   if (changes) commands_.counters.commits.Add(1);
@@ -251,7 +252,8 @@ void LoopThread::NoteTlsFailure(const Client& client, std::string_view reason) {
   LogInfo("TLS handshake failed", {{"client", client.address}, {"reason", reason}});
 }
 
-// The time for a handshake is limited by tls-handshake-timeout, however many bytes the client sends.
+// Closes connections whose handshake takes longer than tls-handshake-timeout, however many bytes
+// the client sends.
 void LoopThread::CloseStalledHandshakes() {
   if (unlogged_failures_ > 0) LogInfo("more TLS handshakes failed", {{"count", std::to_string(unlogged_failures_)}});
   logged_failures_ = unlogged_failures_ = 0;

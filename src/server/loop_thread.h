@@ -1,17 +1,18 @@
 // LoopThread: a thread with an event loop (libuv), and the connections that it serves.
 //
 // One turn of the loop:
-//   1. Poll: each socket that has bytes is read, and its requests run (Connection). If Prefetch reads the
-//      device, the requests of all sockets are gathered first, their records are read together, and then
-//      the requests run.
-//   2. Group commit: if anything was changed, one Commit of the log for the whole turn. A commit that waits
-//      for a device runs in the Committer; the turns until it ends share the next commit.
+//   1. Poll: each socket that has bytes is read, and its requests run (Connection). If Prefetch
+//      reads the device, the loop first gathers the requests of all sockets, then reads their
+//      records together, then runs the requests.
+//   2. Group commit: if anything was changed, the log is committed once for the whole turn. A
+//      commit that waits for a device runs in the Committer; the turns until it ends share the next
+//      commit.
 //   3. The replies of the turn are sent.
 //
 // Invariants
 //   1. No reply is sent before the commits of its turn and of all earlier turns. If a commit fails, the
 //      connections that have replies to send are closed without them.
-//   2. Each list of connections has room for all of them, so that no memory is needed to add one.
+//   2. Each list of connections has room for all of them, so adding one needs no memory.
 //   3. The thread holds its lock of the TurnGate only while it runs commands, never while it waits for the
 //      log or a socket.
 #pragma once
@@ -44,7 +45,7 @@ class LoopThread {
 
   // ---- from any thread ----
   void Start();
-  // Serves a client that was accepted; is_tls: on the TLS port.
+  // Serves an accepted client; `is_tls` says that it came by the TLS port.
   void Adopt(int socket, std::string address, std::string local_address, bool is_tls);
   // Disconnects that client soon.
   void Kill(std::uint64_t id);
@@ -59,14 +60,14 @@ class LoopThread {
   const Settings& settings() const { return commands_.server.settings; }
   uv_buf_t read_buffer() { return uv_buf_init(read_buffer_.get(), kReadBuffer); }
   RequestBatch& batch() { return batch_; }
-  OutputBuffer& decrypted() { return decrypted_; }  // for the bytes of one read
+  OutputBuffer& decrypted() { return decrypted_; }  // a buffer for the bytes of one read
   void FlushSoon(Connection& connection);
   void ResumeSoon(Connection& connection);
   bool gathers_requests() const { return gathers_requests_; }
   void Gather(Connection& connection);
   // Counts and logs a client whose TLS handshake has failed.
   void NoteTlsFailure(const Client& client, std::string_view reason);
-  // The connection is closing.
+  // Removes a connection that is closing.
   void Forget(Connection& connection);
 
  private:
@@ -101,13 +102,13 @@ class LoopThread {
   Dispatcher dispatcher_;
   RequestBatch batch_;
   const bool gathers_requests_;
-  std::vector<std::string_view> keys_;  // of the requests gathered
+  std::vector<std::string_view> keys_;  // keys of the gathered requests
   OutputBuffer decrypted_;
-  unsigned logged_failures_ = 0, unlogged_failures_ = 0;  // of handshakes, this second
+  unsigned logged_failures_ = 0, unlogged_failures_ = 0;  // failed handshakes in this second
   const std::unique_ptr<char[]> read_buffer_ = std::make_unique_for_overwrite<char[]>(kReadBuffer);
   std::unordered_map<std::uint64_t, Connection*> connections_;
   std::vector<Connection*> to_flush_, to_resume_, gathered_, turn_;
-  std::vector<Connection*> held_;  // those whose replies wait for the committer
+  std::vector<Connection*> held_;  // connections whose replies wait for the committer
   Committer committer_;
   std::thread thread_;
 

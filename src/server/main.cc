@@ -26,7 +26,7 @@ struct Program {
   bool checks_config = false;
 };
 
-// An option that is a setting of CONFIG SET, too.
+// Adds an option that is also a setting of CONFIG SET.
 void AddSetting(CLI::App* app, Program* program, const char* name, const char* description) {
   for (const SettingName& setting : SettingNames()) {
     if (std::string_view(setting.name) != name) continue;
@@ -38,7 +38,7 @@ void AddSetting(CLI::App* app, Program* program, const char* name, const char* d
   }
 }
 
-// A number, or any: kAnyPort. 0 is kNoPort.
+// Adds the option of a port: a number, or "any" for kAnyPort. 0 means kNoPort.
 void AddPort(CLI::App* app, const char* name, int* port, const char* description) {
   const auto set = [name, port](const std::string& value) {
     const auto number = ParseInteger(value);
@@ -116,7 +116,7 @@ void AddOptions(CLI::App* app, Program* program) {
   app->footer(kFooter);
 }
 
-// Opens neither the database nor the ports.
+// Checks the settings without opening the database or the ports.
 int CheckConfig(const Settings& settings) {
   const Status status = CheckSettings(settings);
   if (status.ok()) return 0;

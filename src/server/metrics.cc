@@ -23,7 +23,7 @@ namespace hako::server {
 namespace {
 
 std::string NumberText(std::uint64_t number) { return std::to_string(number); }
-std::string NumberText(double number) {  // the shortest that is this number
+std::string NumberText(double number) {  // the shortest text of this number
   char text[32];
   return {text, std::to_chars(std::begin(text), std::end(text), number).ptr};
 }
@@ -36,7 +36,7 @@ class Exposition {
     name_ = name;
     absl::StrAppend(&text_, "# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
   }
-  // A sample of the family; `labels` as name="value", and several separated by commas.
+  // Adds a sample to the family. `labels` has the form name="value", with commas between several.
   template <class N>  // std::uint64_t or double
   void Add(N value, const std::string& labels = {}, const char* suffix = "") {
     absl::StrAppend(&text_, name_, suffix, labels.empty() ? "" : "{", labels, labels.empty() ? "" : "}", " ", NumberText(value), "\n");
@@ -83,7 +83,7 @@ void AddClients(const ServerState& server, Exposition& out) {
   out.Counter("hako_sent_bytes_total", "Bytes sent to clients, after encryption.", Sum(server, &ThreadCounters::output_bytes));
 }
 
-// The calls of one command in all threads. Other threads may change the counters at the same time, so the
+// The calls of one command in all threads. Other threads may change the counters meanwhile, so the
 // count of a histogram is computed from its buckets.
 struct CommandSum {
   const Command* command;
@@ -137,7 +137,7 @@ void AddCommands(const ServerState& server, Exposition& out) {
   out.Gauge("hako_slow_log_entries", "Commands in SLOWLOG.", server.slow_log.size());
 }
 
-// The size of the database's log; 0 if there is none.
+// Returns the size of the database's log; 0 if there is none.
 std::uint64_t LogBytes(const Settings& settings) {
   const auto options = ParseAnyOptions(settings.database);
   if (!options.ok() || options->path.empty()) return 0;

@@ -10,7 +10,7 @@ struct ServerState;
 
 std::string MetricsText(const ServerState& server);
 
-// The value of a label: \, " and line feeds are escaped.
+// Escapes the value of a label: \, " and line feeds.
 std::string EscapeLabel(std::string_view value);
 
 }  // namespace hako::server

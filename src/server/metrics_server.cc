@@ -17,7 +17,8 @@ namespace hako::server {
 
 namespace {
 
-// What ends at `end`, without it; the rest stays in *text. All of it if there is none.
+// Removes the part of *text up to the first `end`, and returns it without `end`. Returns all of
+// *text if it has no `end`.
 std::string_view Cut(std::string_view* text, std::string_view end) {
   const std::size_t at = std::min(text->find(end), text->size());
   const std::string_view piece = text->substr(0, at);
@@ -25,14 +26,14 @@ std::string_view Cut(std::string_view* text, std::string_view end) {
   return piece;
 }
 
-// Whether these bytes may be in a line.
+// Whether a line may have these bytes.
 bool IsText(std::string_view bytes) {
   for (const char c : bytes) {
     if ((static_cast<unsigned char>(c) < ' ' && c != '\t') || c == '\x7f') return false;
   }
   return true;
 }
-// Whether they may be a name or a target.
+// Whether these bytes may be a name or a target.
 bool IsVisible(std::string_view text) {
   for (const char c : text) {
     if (c <= ' ' || c > '~') return false;
@@ -80,7 +81,7 @@ int StatusOfRequest(std::string_view request) {
   return target == "/metrics" ? 200 : 404;
 }
 
-// One client. Deletes itself.
+// The connection of one client. It deletes itself.
 class MetricsServer::Connection {
  public:
   explicit Connection(MetricsServer* server) : server_(*server) {
@@ -166,7 +167,7 @@ void MetricsServer::Accept() {
   Connection* connection = nullptr;
   try {
     connection = new Connection(this);
-  } catch (const std::bad_alloc&) {  // the client waits until another one comes
+  } catch (const std::bad_alloc&) {  // then the client waits until another one comes
     return;
   }
   connection->Start();

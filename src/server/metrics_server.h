@@ -3,10 +3,10 @@
 // Invariants
 //   1. A connection serves one request, and is closed after the reply.
 //   2. A connection buffers at most kRequestMax bytes of its request and one reply, and lasts at most
-//      kSecondsMax. There are at most kConnectionsMax; another one is closed at once.
+//      kSecondsMax. There are at most kConnectionsMax connections; a further one is closed at once.
 //   3. A malformed request gets 400, an unknown path 404, another method 405.
 //
-// Threads: only the loop's.
+// Only the thread of the loop uses it.
 #pragma once
 
 #include <uv.h>
@@ -47,7 +47,8 @@ class MetricsServer {
   std::unordered_set<Connection*> connections_;
 };
 
-// The HTTP status for a request: 200 if it asks for the metrics; 0 if its head is incomplete.
+// Returns the HTTP status for a request: 200 if it asks for the metrics, 0 if its head is
+// incomplete.
 int StatusOfRequest(std::string_view request);
 
 }  // namespace hako::server

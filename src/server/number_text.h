@@ -1,4 +1,4 @@
-// Numbers as Redis reads and writes them.
+// Reads and writes numbers as Redis does.
 #pragma once
 
 #include <charconv>
@@ -16,8 +16,8 @@
 
 namespace hako::server {
 
-// The integer that the text is: decimal, without blanks, leading zeros or a plus sign (string2ll in
-// Redis' util.c).
+// Parses a decimal integer without blanks, leading zeros or a plus sign (string2ll in Redis'
+// util.c).
 inline std::optional<std::int64_t> ParseInteger(std::string_view text) {
   if (text.empty() || text.size() > 20) return std::nullopt;
   if (text == "0") return 0;
@@ -29,7 +29,7 @@ inline std::optional<std::int64_t> ParseInteger(std::string_view text) {
   return value;
 }
 
-// The decimal text of an integer, in a buffer of its own.
+// The decimal text of an integer, in its own buffer.
 class IntegerText {
  public:
   explicit IntegerText(std::int64_t value)
@@ -41,8 +41,8 @@ class IntegerText {
   std::size_t size_;
 };
 
-// The number that the text is (string2ld in Redis' util.c): what strtold takes, of less than 5 KiB,
-// with nothing before or behind it; not "nan", and no overflow or underflow.
+// Parses a number as string2ld in Redis' util.c does: the whole text must be a number for strtold,
+// of less than 5 KiB, and neither "nan" nor an overflow or underflow.
 inline std::optional<long double> ParseFloat(std::string_view text) {
   static constexpr std::size_t kSizeMax = 5 * 1024;
   if (text.empty() || text.size() >= kSizeMax || std::isspace(static_cast<unsigned char>(text[0])) != 0) return std::nullopt;
@@ -55,7 +55,8 @@ inline std::optional<long double> ParseFloat(std::string_view text) {
   return value;
 }
 
-// 17 digits behind the point, without trailing zeros (ld2string in Redis' util.c).
+// Returns the number with 17 digits behind the point, without trailing zeros (ld2string in Redis'
+// util.c).
 // REQUIRES: the value is finite
 inline std::string FloatText(long double value) {
   HAKO_DCHECK(std::isfinite(value));

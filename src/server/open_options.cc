@@ -34,9 +34,9 @@ StatusOr<AnyOptions> DatabaseOptions(const Settings& settings) {
   if (options.path.ends_with(".hktb")) return absl::InvalidArgumentError(absl::StrCat("db: ", options.path, " is a table; use --table"));
   std::error_code ignored;
   const bool exists = !options.path.empty() && std::filesystem::exists(options.path, ignored);
-  if (!exists && options.ResolvedKind() != AnyOptions::kArray) options.expiry = true;  // a new one keeps times
-  options.clock = [] { return WallClock() / 1000; };                                   // to the millisecond: PTTL shows it
-  options.keep_log = settings.fsync == Fsync::kAlways;                                 // a group commit is one sync of the log
+  if (!exists && options.ResolvedKind() != AnyOptions::kArray) options.expiry = true;  // a new database keeps times
+  options.clock = [] { return WallClock() / 1000; };                                   // precise to the millisecond, which PTTL shows
+  options.keep_log = settings.fsync == Fsync::kAlways;                                 // so that a group commit is one sync of the log
   HAKO_RETURN_IF_ERROR(LimitMemory(settings, &options));
   HAKO_RETURN_IF_ERROR(options.Check());
   return options;

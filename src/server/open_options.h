@@ -1,4 +1,5 @@
-// The database, the table and the addresses that the settings of a server name, checked without opening them.
+// Checks the database, the table and the addresses that the settings of a server name, without
+// opening them.
 #pragma once
 
 #include <netinet/in.h>
@@ -13,7 +14,8 @@
 
 namespace hako::server {
 
-// How to open the database, with the limit of maxmemory; one without a name is in memory.
+// Returns the options with which the database is opened, including the limit of maxmemory. A
+// database without a name is in memory.
 StatusOr<AnyOptions> DatabaseOptions(const Settings& settings);
 
 struct TableFile {
@@ -34,10 +36,10 @@ struct SocketAddress {
 
   socklen_t size() const { return is_v4 ? sizeof(v4) : sizeof(v6); }
 };
-// `option`: for the error.
+// Parses an address. `option` is named in the error.
 StatusOr<SocketAddress> ParseAddress(const char* option, const std::string& text, std::uint16_t port);
 
-// Checks all of these, and the certificate of TLS (--check-config).
+// Checks everything that the settings name, including the certificate of TLS (--check-config).
 Status CheckSettings(const Settings& settings);
 
 }  // namespace hako::server

@@ -12,8 +12,8 @@
 
 namespace hako::server {
 
-// Grows as needed, without filling new memory with zeros. Throws std::bad_alloc without memory and beyond
-// its limit, so commands need not check the size of their replies.
+// Grows as needed, without filling new memory with zeros. Throws std::bad_alloc if memory runs out
+// or the limit is reached, so commands need not check the size of their replies.
 class OutputBuffer {
  public:
   OutputBuffer() = default;
@@ -35,19 +35,19 @@ class OutputBuffer {
   std::size_t size() const { return end_ - begin_; }
   bool empty() const { return begin_ == end_; }
   std::string_view view() const { return {bytes_.get() + begin_, size()}; }
-  // Removes bytes from the front, or all behind the first `size`.
+  // Consume removes the first `size` bytes; Truncate removes all but the first `size`.
   void Consume(std::size_t size) {
     begin_ += size;
     if (begin_ == end_) begin_ = end_ = 0;
   }
   void Truncate(std::size_t size) { end_ = begin_ + size; }
-  // The most bytes that it may hold.
+  // The largest number of bytes that the buffer may hold.
   std::size_t limit() const { return limit_; }
   void set_limit(std::size_t limit) {
     limit_ = limit;
     is_refused_ = false;
   }
-  // Whether bytes were refused because of the limit since it was set.
+  // Whether the limit has refused bytes since it was set.
   bool is_refused() const { return is_refused_; }
   // Frees memory beyond what most replies need. REQUIRES: empty()
   void Trim() {

@@ -1,4 +1,4 @@
-// The memory of this process.
+// The resident memory of this process.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// ReplyWriter: writes replies in RESP 2 or RESP 3. Types that RESP 2 lacks are converted as by Redis: a map
-// to an array of twice the size, a double to a bulk string, a set to an array.
+// ReplyWriter: writes replies in RESP 2 or RESP 3. Types that RESP 2 lacks are converted as Redis
+// does: a map to an array of twice the size, a double to a bulk string, a set to an array.
 #pragma once
 
 #include <algorithm>
@@ -30,11 +30,12 @@ class ReplyWriter {
     HAKO_DCHECK(text.find_first_of("\r\n") == std::string_view::npos);
     Line('+', text);
   }
-  // `text` begins with a code, such as "ERR ". Line ends become blanks; those at the end are removed.
+  // `text` begins with a code, such as "ERR ". Line ends become blanks; line ends at the end are
+  // removed.
   void Error(std::string_view text);
   void Integer(std::int64_t value) { Line(':', IntegerText(value).view()); }
   void Bool(bool value) { out_->Append(value ? ":1\r\n" : ":0\r\n"); }
-  // A value that is a bool, or a double as text.
+  // Write a value that is a bool, or a double given as text.
   void Truth(bool value) { protocol_ >= 3 ? out_->Append(value ? "#t\r\n" : "#f\r\n") : Bool(value); }
   void Double(std::string_view text) { protocol_ >= 3 ? Line(',', text) : Bulk(text); }
   void Null() { out_->Append(protocol_ >= 3 ? "_\r\n" : "$-1\r\n"); }
@@ -42,7 +43,7 @@ class ReplyWriter {
   void Array(std::size_t size) { Header('*', size); }
   void Map(std::size_t size) { protocol_ >= 3 ? Header('%', size) : Header('*', 2 * size); }
   void Set(std::size_t size) { Header(protocol_ >= 3 ? '~' : '*', size); }
-  // A text for people (verbatim string in RESP 3).
+  // Writes a text for people (a verbatim string in RESP 3).
   void Verbatim(std::string_view text);
 
   void Bulk(std::string_view bytes) {
@@ -54,8 +55,8 @@ class ReplyWriter {
     *end++ = '\n';
     out_->Extend(static_cast<std::size_t>(end - begin));
   }
-  // A bulk whose bytes the caller writes: begins one of `size` bytes, and returns where they go. Each
-  // call replaces the bulk that the last one began; EndBulk completes it.
+  // Begins a bulk of `size` bytes, and returns where the caller must write them. Another call
+  // replaces the bulk; EndBulk completes it.
   char* BeginBulk(std::size_t size) {
     char* const begin = out_->Reserve(size + kBulkExtra);
     char* const bytes = PutHeader(begin, '$', size);

@@ -15,8 +15,8 @@ class RequestBatch {
  public:
   static constexpr std::size_t kMax = 16;
 
-  // Parses up to `count` requests, which are views of the bytes. Returns the last result of the parser:
-  // kRequest if there may be more requests.
+  // Parses up to `count` requests, which are views of `bytes`. Returns the last result of the
+  // parser, which is kRequest if there may be more requests.
   RequestParser::Result Fill(RequestParser& parser, std::string_view bytes, const RequestLimits& limits, std::size_t count) {
     words_.clear();
     requests_.clear();

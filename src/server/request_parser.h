@@ -1,9 +1,9 @@
 // The parser of requests: RESP arrays of bulk strings, and inline commands, as clients of Redis send them.
 //
-// Each call gets all bytes of the connection that are not consumed. The parser remembers how far it has
-// read, so a request that arrives in many pieces costs as much as one that arrives at once. It copies
-// nothing: the words of a request are views of the caller's bytes, except those of an inline command, which
-// are unescaped into strings that the parser owns.
+// Each call gets all unconsumed bytes of the connection. The parser remembers how far it has read,
+// so a request that arrives in many pieces costs as much as one that arrives at once. It copies
+// nothing: the words of a request are views of the caller's bytes, except those of an inline
+// command, which are unescaped into strings that the parser owns.
 //
 // Invariants
 //   1. The requests do not depend on the pieces in which the bytes arrive.
@@ -30,7 +30,7 @@ namespace hako::server {
 // The limits of a request. They are smaller for a client that has not authenticated.
 struct RequestLimits {
   std::size_t line = std::size_t{64} << 10;     // bytes of an inline command, or of a line with a length
-  std::int64_t words = std::int64_t{1} << 20;   // of one request
+  std::int64_t words = std::int64_t{1} << 20;   // words of one request
   std::int64_t bulk = std::int64_t{512} << 20;  // bytes of one word
   std::size_t request = std::size_t{1} << 30;   // bytes of one request
   bool is_authenticated = true;
@@ -41,20 +41,20 @@ class RequestParser {
  public:
   enum class Result {
     kIncomplete,  // needs more bytes
-    kRequest,     // words() is a request; one without words needs no reply
+    kRequest,     // words() is a request; a request without words needs no reply
     kError,       // error() has the reason
   };
 
   // Parses the next request. `bytes` begins with the first byte that is not consumed.
   Result Parse(std::string_view bytes, const RequestLimits& limits);
 
-  // The words of the request that Parse has found, valid as long as the bytes and until the next Parse; and
-  // the number of bytes that the caller must consume now.
+  // The words of the request that Parse has found, and the number of bytes that the caller must
+  // consume now. The words are valid as long as the bytes, until the next Parse.
   const std::vector<std::string_view>& words() const { return words_; }
   std::size_t consumed() const { return consumed_; }
-  // Whether it was an inline command.
+  // Whether the request was an inline command.
   bool is_inline() const { return is_inline_; }
-  // Forgets an incomplete request; the caller passes its bytes again.
+  // Drops what was read of an incomplete request. The caller must pass its bytes again.
   void Reset() {
     state_ = State::kBegin;
     at_ = searched_ = 0;
@@ -94,9 +94,9 @@ class RequestParser {
   Result ParseLength(std::string_view bytes, const RequestLimits& limits);
 
   State state_ = State::kBegin;
-  std::size_t at_ = 0;        // first byte that is not read
-  std::size_t searched_ = 0;  // no end of line before this
-  std::int64_t left_ = 0;     // words that have not arrived
+  std::size_t at_ = 0;        // the first byte that was not read
+  std::size_t searched_ = 0;  // there is no end of line before this
+  std::int64_t left_ = 0;     // number of words that have not arrived
   std::size_t bulk_ = 0;      // size of the next word
   std::vector<Place> places_;
   std::vector<std::string> inline_words_;

@@ -1,8 +1,9 @@
-// ScanCursors: the open scans of clients (SCAN). A cursor is a number that stands for an iterator of the
-// database, which shows each record that exists during the whole scan exactly once, however the database
-// grows. Each page of a scan has a new number, and the last page ends the scan.
+// ScanCursors: the open scans of clients (SCAN). A cursor is the number of an iterator of the
+// database, which shows each record that exists during the whole scan exactly once, however the
+// database grows. Each page of a scan has a new number, and the last page ends the scan.
 //
-// If there are too many, the oldest are dropped. A number that is unknown or was used already is refused.
+// If there are too many, the oldest are dropped. A number that is unknown or was already used is
+// refused.
 //
 // Thread-safe. An iterator is used by one thread at a time.
 #pragma once

@@ -33,8 +33,8 @@ StatusOr<std::unique_ptr<AnyDBM>> OpenDatabase(const Settings& settings) {
   return AnyDBM::Open(options);
 }
 
-// nullptr if the settings name no table. After a crash the file lacks the number of rows, which each query
-// needs, so they are counted.
+// Returns nullptr if the settings name no table. After a crash the file lacks the number of rows,
+// which each query needs, so the rows are counted here.
 StatusOr<std::unique_ptr<TableDBM>> OpenTable(const Settings& settings) {
   if (settings.table.empty()) return std::unique_ptr<TableDBM>();
   HAKO_ASSIGN_OR_RETURN(const TableFile file, TableFileOf(settings));
@@ -43,7 +43,7 @@ StatusOr<std::unique_ptr<TableDBM>> OpenTable(const Settings& settings) {
   return table;
 }
 
-// The address and port of an IPv4 or IPv6 socket; "?" for another family.
+// Returns the address and port of an IPv4 or IPv6 socket; "?" for another family.
 std::string AddressText(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (address.ss_family == AF_INET) {
@@ -62,7 +62,7 @@ std::string LocalAddress(int socket) {
   return AddressText(address);
 }
 
-// A socket that listens on this address.
+// Opens a socket that listens on this address.
 StatusOr<int> OpenListener(const std::string& text, std::uint16_t port) {
   HAKO_ASSIGN_OR_RETURN(const SocketAddress address, ParseAddress("bind", text, port));
   const int made = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -77,8 +77,8 @@ StatusOr<int> OpenListener(const std::string& text, std::uint16_t port) {
   return made;
 }
 
-// Raises the limit of open files to one for each client and some for the database, as far as the system
-// permits.
+// Raises the limit of open files, as far as the system permits, so that it suffices for all clients
+// and the database.
 void AllowFiles(std::int64_t clients_max) {
   static constexpr rlim_t kOthers = 64;
   rlimit limit{};
@@ -151,7 +151,7 @@ Status Server::ListenOn(const std::string& addresses, int port, bool is_tls) {
   return listeners_.empty() ? absl::InvalidArgumentError("bind: no address") : absl::OkStatus();
 }
 
-// Port 0 means none if there is another port for clients, otherwise any free one.
+// Port 0 means no port if there is another port for clients, and any free port otherwise.
 Status Server::Listen() {
   if (settings_.tls_port == kNoPort) return ListenOn(settings_.bind, std::max<int>(settings_.port, kAnyPort), false);
   HAKO_RETURN_IF_ERROR(state_.tls.Open(settings_.tls));
@@ -185,7 +185,7 @@ void Server::Accept(const Listener& listener) {
   }
 }
 
-// Clients that connect wait in the kernel's queue until the next try, a second later.
+// Stops accepting for a second. Clients that connect meanwhile wait in the kernel's queue.
 void Server::PauseAccepting(const char* reason) {
   LogWarning("clients cannot be accepted now, and wait", {{"reason", reason}});
   for (const auto& listener : listeners_) uv_poll_stop(&listener->poll);
@@ -195,7 +195,7 @@ void Server::PauseAccepting(const char* reason) {
   uv_timer_start(&accept_again_, start, 1000, 0);
 }
 
-// False once the ticker is to stop.
+// Returns false once the ticker must stop.
 bool Server::WaitForTick() {
   sync::MutexLock lock(ticker_mutex_);
   const auto next = std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -216,8 +216,8 @@ void Server::RunTicker() {
   }
 }
 
-// The database removes expired records once there are many of them (dbm/expiry_schedule.h). In a small
-// database it is cheap to remove them each second, so that DBSIZE does not count them.
+// The database removes expired records once there are many of them (dbm/expiry_schedule.h). In a
+// small database this removes them each second, which is cheap, so that DBSIZE does not count them.
 void Server::RemoveExpiredIfFew() {
   static constexpr std::uint64_t kFew = 10'000;
   if (database_->expiry() == nullptr || !database_->IsWritable()) return;
@@ -234,7 +234,7 @@ void Server::RefreshCertificate() {
 
 Status Server::Run() {
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGHUP, SIG_IGN);  // of a terminal that is closed
+  std::signal(SIGHUP, SIG_IGN);  // sent when the terminal is closed
   static constexpr int kSignals[] = {SIGINT, SIGTERM};
   for (std::size_t i = 0; i < std::size(kSignals); ++i) {
     uv_signal_init(&loop_, &signals_[i]);

@@ -34,7 +34,7 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
 
-  // Serves until it is stopped, then closes the database and returns the status of that.
+  // Serves until the server is stopped, then closes the database. Returns the status of Close.
   Status Run();
 
  private:
@@ -51,7 +51,7 @@ class Server {
   void RefreshCertificate();
 
   const std::unique_ptr<AnyDBM> database_;
-  const std::unique_ptr<TableDBM> table_;  // nullptr: none
+  const std::unique_ptr<TableDBM> table_;  // nullptr = the server has no table
   Settings& settings_;
   ServerState state_;
   std::vector<std::unique_ptr<LoopThread>> threads_;

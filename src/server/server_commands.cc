@@ -1,4 +1,4 @@
-// Commands on the server: settings, statistics, its end.
+// Commands on the server: settings, statistics, shutdown.
 
 #include <map>
 #include <string>
@@ -26,7 +26,8 @@ std::string Failed(std::string_view name, std::string_view why) {
   return "ERR CONFIG SET failed (possibly related to argument '" + std::string(name) + "') - " + std::string(why);
 }
 
-// Checks one name and value of CONFIG SET, before anything is set; returns the error.
+// Checks one name and value of CONFIG SET before anything is set. Returns the error, or an empty
+// text.
 std::string Refusal(Call& call, std::size_t i) {
   const SettingName* const setting = FindSetting(call.arg(i));
   if (setting == nullptr) return "ERR Unknown option or number of arguments for CONFIG SET - '" + std::string(call.arg(i)) + "'";
@@ -64,7 +65,7 @@ void ConfigSet(Call& call) {
   call.reply.Ok();
 }
 
-// Numbers that other threads change meanwhile may keep a part of what they were.
+// Counters that other threads change meanwhile may keep a part of their value.
 void ConfigResetStat(Call& call) {
   for (CommandThread* const thread : call.server().threads) thread->counters.Reset();
   call.reply.Ok();
@@ -114,7 +115,7 @@ void Shutdown(Call& call) {
   call.server().stop();
 }
 
-// Sent by the test suite of Redis. There are no functions.
+// The test suite of Redis sends this command. The server has no functions.
 void FunctionFlush(Call& call) {
   const bool is_known = call.size() == 2 || (call.size() == 3 && (call.Is(2, "sync") || call.Is(2, "async")));
   is_known ? call.reply.Ok() : call.Fail("ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
@@ -147,7 +148,8 @@ void SlowLogReset(Call& call) {
   call.reply.Ok();
 }
 
-// For each command that was called: the cumulative number of calls that took at most 2^i - 1 microseconds.
+// Replies, for each command that was called, with the cumulative number of calls that took at most
+// 2^i - 1 microseconds.
 void LatencyHistogram(Call& call) {
   struct Row {
     const Command* command;

@@ -87,7 +87,7 @@ std::string LogText(std::string_view message, LogFields fields) {
   for (const auto& [name, value] : fields) {
     const bool is_quoted = value.empty() || value.find_first_of(" \"=\\") != value.npos;
     line.append(" ").append(name).append(is_quoted ? "=\"" : "=");
-    for (std::size_t begin = 0; begin <= value.size();) {  // a quote inside is escaped, too
+    for (std::size_t begin = 0; begin <= value.size();) {  // escapes quotes, too
       const std::size_t end = std::min(value.find('"', begin), value.size());
       text::AppendPrintable(value.substr(begin, end - begin), &line);
       if (end < value.size()) line += "\\\"";
@@ -101,7 +101,7 @@ std::string LogText(std::string_view message, LogFields fields) {
 std::string LogJson(std::string_view message, LogFields fields) {
   std::string line;
   const auto add = [&line](std::string_view name, std::string_view value) {
-    std::string printable;  // so that it is UTF-8, which JSON must be
+    std::string printable;  // makes the text UTF-8, as JSON requires
     text::AppendPrintable(value, &printable, /*escapes_backslash=*/false);
     line.append(line.empty() ? "\"" : ",\"").append(name).append("\":");
     text::AppendJsonBytes(printable, &line);

@@ -4,7 +4,7 @@
 //   {"time":"2026-11-26T05:00:00.000+0000","level":"info","message":"TLS handshake failed","client":"127.0.0.1:4711",...}
 //
 // Fields may contain bytes sent by clients. They are escaped, so they cannot end the line or forge another.
-// Without memory a line is lost. Thread-safe.
+// If memory runs out, a line is lost. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,16 @@
 namespace hako::server {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
-std::optional<LogLevel> ParseLogLevel(std::string_view name);  // also the names of Redis
+std::optional<LogLevel> ParseLogLevel(std::string_view name);  // accepts the names of Redis, too
 std::string_view LogLevelName(LogLevel level);
 
 enum class LogFormat { kText, kJson };
 
-// Names and values of an event. The names are letters and underscores.
+// The fields of an event: names and values. Names consist of letters and underscores.
 using LogFields = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
-// Sets the file of the log, "" = standard error, and the lowest level. False if the file cannot be opened.
+// Sets the file of the log ("" = standard error) and the lowest level. Returns false if the file
+// cannot be opened.
 bool OpenLog(const std::string& path, LogLevel level, LogFormat format);
 // Changes the lowest level.
 void SetLogLevel(LogLevel level);
@@ -38,7 +39,7 @@ void LogInfo(std::string_view message, LogFields fields = {});
 void LogWarning(std::string_view message, LogFields fields = {});
 void LogError(std::string_view message, const Status& status);
 
-// Lets one event an interval pass, such as one that a client can cause at will. Thread-safe.
+// Limits the lines about an event that clients can cause at will to one per interval. Thread-safe.
 class LogPace {
  public:
   explicit constexpr LogPace(std::uint64_t milliseconds) : interval_(milliseconds) {}
@@ -53,8 +54,8 @@ class LogPace {
   std::atomic<std::uint64_t> next_at_{0};
 };
 
-// The text of a line behind its time and level.
+// Returns the text of a line, after its time and level.
 std::string LogText(std::string_view message, LogFields fields);
-std::string LogJson(std::string_view message, LogFields fields);  // the inside of an object
+std::string LogJson(std::string_view message, LogFields fields);  // the members of the object, without braces
 
 }  // namespace hako::server

@@ -24,8 +24,8 @@ bool SetNumber(Settings& settings, std::string_view value) {
   (settings.*Member).store(*number);
   return true;
 }
-// A number of bytes: 100, 64kb, 1mb or 1gb; without the b, thousands instead of units of 1024 (memtoull in
-// Redis' util.c).
+// Parses a number of bytes, such as 100, 64kb, 1mb or 1gb. Without the b, units are powers of 1000
+// instead of 1024 (memtoull in Redis' util.c).
 std::optional<std::int64_t> ParseBytes(std::string_view text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
   std::int64_t unit = 0;
@@ -43,7 +43,7 @@ std::optional<std::int64_t> ParseBytes(std::string_view text) {
   if (!number || unit == 0 || *number > (std::int64_t{1} << 50) / unit) return std::nullopt;
   return *number * unit;
 }
-// Limits below kLeast are refused: a client could then not even change them again.
+// Refuses limits below kLeast, with which a client could not even change them again.
 template <auto Member, std::int64_t kLeast>
 bool SetBytes(Settings& settings, std::string_view value) {
   const auto bytes = ParseBytes(value);

@@ -1,6 +1,6 @@
-// Settings of a running server, as CONFIG GET and CONFIG SET name them.
+// The settings of a running server, which CONFIG GET and CONFIG SET show and change.
 //
-// Threads: any. Settings that cannot change are set before the threads start.
+// Thread-safe. Settings that cannot change are set before the threads start.
 #pragma once
 
 #include <atomic>
@@ -18,46 +18,46 @@
 
 namespace hako::server {
 
-// When an update is durable (appendfsync of Redis).
+// When an update becomes durable (appendfsync of Redis).
 enum class Fsync {
-  kAlways,       // before its reply is sent, to a power cut
-  kEverySecond,  // to the death of the process at once, to a power cut within a second or so
-  kNo,           // to the death of the process at once, to a power cut when the database synchronizes
+  kAlways,       // survives a power cut once its reply is sent
+  kEverySecond,  // survives the death of the process at once, and a power cut after about a second
+  kNo,           // survives the death of the process at once, and a power cut once the database has synchronized
 };
 
-// A port: a number, or one of these.
+// Special values of a port.
 inline constexpr int kNoPort = -1, kAnyPort = 0;
 
 struct Settings {
-  // Fixed at the start.
+  // These settings are fixed at the start.
   std::string database;  // empty: in memory
   std::string bind = "127.0.0.1";
   // Whether the database is in a file.
   bool has_file() const { return !database.empty() && database[0] != '?'; }
-  std::string table;  // of HAKO.TABLE; empty: none
+  std::string table;  // the file for HAKO.TABLE; empty = none
   int port = 6379;
   int tls_port = kNoPort;
   TlsOptions tls;
   int metrics_port = kNoPort;
   std::string metrics_bind = "127.0.0.1";
   unsigned threads = 1;
-  std::string backup_dir;  // of HAKO.BACKUP; empty: refused
-  // Memory that a database in memory may take, everything included; 0 = no limit. Beyond it records that
-  // were not used lately are evicted.
+  std::string backup_dir;  // the directory for HAKO.BACKUP; empty = HAKO.BACKUP is refused
+  // The limit of all memory of a database in memory; 0 = no limit. Beyond it the database evicts
+  // records that were not used lately.
   std::atomic<std::int64_t> memory_max{0};
   bool evicts = false;  // whether the database has a limit, of memory or of records
-  std::string_view eviction_policy() const { return evicts ? "allkeys-lru" : "noeviction"; }  // the nearest one of Redis
+  std::string_view eviction_policy() const { return evicts ? "allkeys-lru" : "noeviction"; }  // the nearest policy of Redis
 
   std::atomic<Fsync> fsync{Fsync::kEverySecond};
   std::atomic<std::int64_t> clients_max{10'000};
-  std::atomic<std::int64_t> idle_seconds{0};            // 0: idle clients stay connected
-  std::atomic<std::int64_t> slow_microseconds{10'000};  // of a command in SLOWLOG; negative: none
+  std::atomic<std::int64_t> idle_seconds{0};            // 0 = idle clients stay connected
+  std::atomic<std::int64_t> slow_microseconds{10'000};  // from this duration on, commands appear in SLOWLOG; negative = none do
   std::atomic<std::int64_t> slow_log_size{128};
   std::atomic<std::int64_t> bulk_max{std::int64_t{512} << 20};
-  std::atomic<std::int64_t> request_max{std::int64_t{1} << 30};   // bytes that a client sends and that are not consumed
-  std::atomic<std::int64_t> output_max{std::int64_t{256} << 20};  // bytes of replies that wait; then the client is disconnected
+  std::atomic<std::int64_t> request_max{std::int64_t{1} << 30};   // unconsumed bytes of a client
+  std::atomic<std::int64_t> output_max{std::int64_t{256} << 20};  // unsent bytes of replies, beyond which the client is disconnected
   std::atomic<bool> is_protected{true};
-  std::atomic<std::int64_t> handshake_seconds{10};  // of TLS; then the client is disconnected
+  std::atomic<std::int64_t> handshake_seconds{10};  // after which a TLS client without a handshake is disconnected
   std::atomic<LogLevel> log_level{LogLevel::kInfo};
 
   UserTable users;
@@ -79,13 +79,13 @@ struct Settings {
   std::string password_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One name of CONFIG.
+// A name of CONFIG.
 struct SettingName {
   const char* name;
   std::string (*get)(const Settings&);
-  bool (*set)(Settings&, std::string_view value);                       // false: a wrong value; nullptr: it cannot be changed
-  const char* expects = "argument couldn't be parsed into an integer";  // of a wrong value
-  bool is_fixed = false;                                                // at the start
+  bool (*set)(Settings&, std::string_view value);                       // returns false for a wrong value; nullptr = cannot be changed
+  const char* expects = "argument couldn't be parsed into an integer";  // the error for a wrong value
+  bool is_fixed = false;                                                // whether it is fixed at the start
 };
 // All names, in alphabetical order.
 const std::vector<SettingName>& SettingNames();

@@ -28,7 +28,8 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-// The calls of one command. Bucket i of the histogram counts those that took up to 2^i - 1 microseconds.
+// The calls of one command. Bucket i of the histogram counts the calls that took up to 2^i - 1
+// microseconds.
 struct CommandCounters {
   static constexpr std::size_t kBuckets = 32;
   Counter calls, nanoseconds, failed, rejected;
@@ -64,7 +65,7 @@ class SlowLog {
  public:
   struct Entry {
     std::int64_t id = 0, time = 0, microseconds = 0;
-    std::vector<std::string> words;  // shortened, as Redis does
+    std::vector<std::string> words;  // shortened as in Redis
     std::string address, name;
   };
   static constexpr std::size_t kWordsMax = 32, kWordMax = 128;
@@ -75,7 +76,7 @@ class SlowLog {
     entries_.push_front(std::move(entry));
     while (entries_.size() > size_max) entries_.pop_back();
   }
-  // The newest first, `count` at most.
+  // Returns at most `count` entries, the newest first.
   std::vector<Entry> Get(std::size_t count) const {
     sync::MutexLock lock(mutex_);
     return {entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(std::min(count, entries_.size()))};

@@ -14,7 +14,7 @@ namespace {
 
 using Value = Keyspace::Value;
 
-// The sink that copies a value into the reply, if it has room for that.
+// A sink that copies a value into the reply, if the reply has room.
 struct ReplySink {
   ReplyWriter* reply;
   bool has_room = true;
@@ -30,8 +30,8 @@ struct ReplySink {
   }
 };
 
-// A value that a command replies and changes. It is copied into the reply before the change, so a reply that
-// is too long leaves the record as it is.
+// A value that a command replies with and changes. The value is copied into the reply before the
+// change, so a reply that is too long leaves the record unchanged.
 class OldValue {
  public:
   explicit OldValue(Call& call) : call_(call) {}
@@ -54,10 +54,10 @@ class OldValue {
   bool exists_ = false;
 };
 
-// The options of SET. IFEQ is not one of Redis 7.0; Valkey 8.1 and Redis 8.4 have it.
+// The options of SET. Redis 7.0 lacks IFEQ; Valkey 8.1 and Redis 8.4 have it.
 struct SetArguments {
   bool if_absent = false, if_present = false, returns_old = false, keeps_time = false;
-  Value expected;  // of IFEQ: the record must have this value
+  Value expected;  // for IFEQ: the value that the record must have
   std::uint64_t expire_at = Expiry::kNever;
 
   bool Allows(Value found) const {
@@ -66,7 +66,7 @@ struct SetArguments {
   }
 };
 
-// False if it has replied an error.
+// Returns false after replying with an error.
 bool ParseSetArguments(Call& call, SetArguments* arguments) {
   std::size_t time = 0;
   TimeUnit unit{};
@@ -84,7 +84,7 @@ bool ParseSetArguments(Call& call, SetArguments* arguments) {
     else if (call.Is(i, "keepttl") && time == 0)
       arguments->keeps_time = true;
     else if (IsTimeOption(call.arg(i), &of) && (time == 0 || unit == of) && !arguments->keeps_time && i + 1 < call.size())
-      time = ++i, unit = of;  // of the same option, the last one counts
+      time = ++i, unit = of;  // if the same option is given twice, the last one counts
     else
       return call.FailSyntax(), false;
   }
@@ -176,7 +176,7 @@ void GetEx(Call& call) {
       return call.FailSyntax();
   }
   if (time_at != 0) {
-    const StatusOr<bool> exists = call.keys().Contains(call.arg(1));  // Redis looks before it reads the time
+    const StatusOr<bool> exists = call.keys().Contains(call.arg(1));  // Redis looks up the record before it parses the time
     if (!call.Check(exists.status())) return;
     if (!*exists) return call.CountLookup(false), call.reply.Null();
     if (!TimeArgument(call, time_at, unit, &time)) return call.CountLookup(true);

@@ -1,5 +1,6 @@
-// TableCursor: the position where the next page of a query begins. It has no state in the server: its text
-// is sent to the client and back, so it can be used at any time, even after a restart.
+// TableCursor: the position where the next page of a query begins. It takes no state in the server:
+// the client gets its text and sends it back, so the client can use it at any time, even after a
+// restart of the server.
 //
 // The text: the number of rows left, or "-"; a dot; the size of the last key in decimal, a dot, and the key;
 // the value of that row in the `order by` column: "n" if the row or the query has none, else "t", "i", "d" or
@@ -19,7 +20,7 @@
 namespace hako::server {
 
 struct TableCursor {
-  std::optional<std::uint64_t> left;  // rows, of a query with a limit
+  std::optional<std::uint64_t> left;  // number of rows left, in a query with a limit
   std::string key;                    // of the last row
   OwnedValue value;                   // of the last row, in the column of the order
 
@@ -45,7 +46,7 @@ struct TableCursor {
   }
 
  private:
-  static constexpr std::string_view kKinds = "ntidb";  // as Value::Kind
+  static constexpr std::string_view kKinds = "ntidb";  // in the order of Value::Kind
 
   static bool TakeValue(Value::Kind kind, std::string_view text, OwnedValue* value) {
     switch (kind) {
@@ -71,7 +72,7 @@ struct TableCursor {
     *value = number;
     return error == std::errc() && end == text.data() + text.size();
   }
-  // A decimal number and a dot.
+  // Takes a decimal number and a dot.
   static bool TakeNumber(std::string_view* text, std::uint64_t* number) {
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
     if (error != std::errc() || end == text->data() + text->size() || *end != '.') return false;

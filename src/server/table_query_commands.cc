@@ -18,12 +18,12 @@
 namespace hako::server::commands {
 namespace {
 
-// A query, as a client sends it.
+// The request of a query by a client.
 struct TableRequest {
   Statement statement;
-  std::optional<std::uint64_t> page;  // rows of one page
-  std::optional<TableCursor> cursor;  // nullopt: the first page
-  std::size_t bytes_max = 0;          // of the reply
+  std::optional<std::uint64_t> page;  // number of rows of a page
+  std::optional<TableCursor> cursor;  // nullopt = the first page
+  std::size_t bytes_max = 0;          // limit of the reply
 };
 
 constexpr auto kOptions = MakeKeywordTable("count", "cursor");
@@ -54,7 +54,7 @@ bool HasRegularExpression(const std::shared_ptr<const table::Node>& node) {
 
 Status Refuse(std::string_view why) { return absl::InvalidArgumentError(ToAbsl(why)); }
 
-// Restricts the statement to the page that is asked for.
+// Restricts the statement to the requested page.
 Status LimitToPage(const TableRequest& request, Statement* statement, StatementOptions* options) {
   if (statement->kind != Statement::Kind::kSelect) return Refuse("an update or a delete has no pages");
   if (!statement->aggregates.empty()) return Refuse("functions have no pages");
@@ -66,8 +66,9 @@ Status LimitToPage(const TableRequest& request, Statement* statement, StatementO
   return absl::OkStatus();
 }
 
-// The rows of a select as an array of maps; before those of a page, the cursor of the next page, "0" behind the
-// last. Of an update or a delete the number of rows.
+// Runs a statement. Replies with the rows of a select as an array of maps; for a page, the cursor
+// of the next page comes first, which is "0" if there is none. For an update or a delete, replies
+// with the number of rows.
 Status Run(TableDBM& table, const TableRequest& request, QueryEffort* effort, ReplyWriter& reply) {
   Statement statement = request.statement;
   StatementOptions options = {.effort = effort};
@@ -108,18 +109,18 @@ Status Run(TableDBM& table, const TableRequest& request, QueryEffort* effort, Re
   return absl::OkStatus();
 }
 
-// Whether the statement may begin in the loop.
+// Whether the statement may be short enough to begin in the loop.
 bool MayBeShort(Call& call, TableDBM& table, const Statement& statement) {
   if (call.arg(2).size() > kLoopText || HasRegularExpression(statement.where.node())) return false;
   if (statement.kind == Statement::Kind::kSelect) return true;
-  // These change rows although a step is stopped, or are not stopped at all.
+  // Stopping these would leave some of the rows changed, or is impossible.
   if (statement.in_batches || RemovesAllRows(statement)) return false;
   return !call.server().has_word_index.load(std::memory_order_relaxed) &&
          std::all_of(statement.assignments.begin(), statement.assignments.end(),
                      [&table](const Statement::Assignment& one) { return table.FindColumn(one.column).ok(); });
 }
 
-// Parses and runs the statement. False if it must run in the pool.
+// Parses and runs the statement. Returns false if it must run in the pool.
 bool RunInLoop(Call& call, TableDBM& table, TableRequest& request) {
   const bool changes_rows = request.statement.kind != Statement::Kind::kSelect;
   if (!MayBeShort(call, table, request.statement)) return false;
@@ -143,9 +144,10 @@ Status CheckVerb(const Statement& statement, bool is_read_only) {
 
 }  // namespace
 
-// HAKO.TABLE QUERY statement [COUNT rows [CURSOR cursor]]: replies the rows of a select as an array of maps,
-// or the number of rows that an update or delete has changed. With COUNT it replies one page: an array of
-// the cursor of the next page and the rows. QUERY_RO accepts only a select.
+// HAKO.TABLE QUERY statement [COUNT rows [CURSOR cursor]]: replies with the rows of a select as an
+// array of maps, or with the number of rows that an update or delete has changed. With COUNT,
+// replies with one page: an array of the cursor of the next page and the rows. QUERY_RO accepts
+// only a select.
 void TableQuery(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;
@@ -172,7 +174,7 @@ void TableQuery(Call& call) {
             });
 }
 
-// HAKO.TABLE EXPLAIN statement: the plan of a query, one line for each step.
+// HAKO.TABLE EXPLAIN statement: replies with the plan of a query, one line for each step.
 void TableExplain(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;

@@ -41,7 +41,7 @@ namespace {
 constexpr auto kPutVerbs = MakeKeywordTable("put", "putkeep", "update", "append");
 enum PutVerb { kPut, kPutKeep, kUpdate, kAppend };
 
-// Whether the change that these words ask for runs in the thread pool.
+// Whether the change that these words request runs in the thread pool.
 bool IsLongChange(const Call& call, std::size_t num_keys) {
   std::size_t bytes = 0;
   for (const std::string_view word : call.args) bytes += word.size();
@@ -77,9 +77,10 @@ StatusOr<std::int64_t> Remove(TableDBM& table, std::string_view key) {
 }  // namespace
 
 // HAKO.TABLE PUT key column value [column value ...] stores a row, replacing an existing one. PUTKEEP stores
-// it only if there is none, UPDATE changes these columns of an existing row; both return whether they did.
-// APPEND appends to the text of these columns. Values are texts, which a column of another type converts; in
-// a column without a type, the text of a number is stored as that number (Value::Untyped).
+// it only if there is none, UPDATE changes these columns of an existing row; both reply whether
+// they did. APPEND appends to the text of these columns. Values are texts, which are converted to
+// the type of the column. In a column without a type, the text of a number is stored as that number
+// (Value::Untyped).
 void TablePut(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;
@@ -97,7 +98,8 @@ void TablePut(Call& call) {
   call.Check(status);
 }
 
-// HAKO.TABLE DEL key [key ...]: removes each row in a separate step, and returns how many it has removed.
+// HAKO.TABLE DEL key [key ...]: removes each row in a separate step, and replies how many it has
+// removed.
 void TableDel(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;
@@ -121,7 +123,8 @@ void TableDel(Call& call) {
   call.Check(status);
 }
 
-// HAKO.TABLE GET key [column ...]: the row, or these columns of it, as a map; null if there is no such row.
+// HAKO.TABLE GET key [column ...]: replies with the row, or these columns of it, as a map; with
+// null if there is no such row.
 void TableGet(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;
@@ -134,7 +137,7 @@ void TableGet(Call& call) {
   absl::IsNotFound(status) ? call.reply.Null() : call.Fail(status);
 }
 
-// HAKO.TABLE COUNT: the number of rows.
+// HAKO.TABLE COUNT: replies with the number of rows.
 void TableCount(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;
@@ -142,7 +145,7 @@ void TableCount(Call& call) {
   if (call.Check(count.status())) call.reply.Integer(static_cast<std::int64_t>(*count));
 }
 
-// HAKO.TABLE STAT: statistics of the table's file.
+// HAKO.TABLE STAT: replies with statistics of the table's file.
 void TableStat(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;

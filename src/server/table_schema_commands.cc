@@ -15,14 +15,14 @@ constexpr auto kIndexVerbs = MakeKeywordTable("create", "drop", "list");
 enum IndexVerb { kCreate, kDrop, kListIndices };
 constexpr auto kIndexOptions = MakeKeywordTable("unique", "covering", "where", "q", "on");
 enum IndexOption { kUnique, kCovering, kWhere, kQ, kOn };
-constexpr auto kIndexKinds = MakeKeywordTable("ordered", "numeric", "token", "qgram");  // as IndexKind
+constexpr auto kIndexKinds = MakeKeywordTable("ordered", "numeric", "token", "qgram");  // in the order of IndexKind
 
 constexpr auto kColumnVerbs = MakeKeywordTable("set", "list");
 enum ColumnVerb { kSet, kListColumns };
-constexpr auto kColumnTypes = MakeKeywordTable("any", "string", "int64", "double", "bool", "bytes");  // as ColumnType
+constexpr auto kColumnTypes = MakeKeywordTable("any", "string", "int64", "double", "bool", "bytes");  // in the order of ColumnType
 constexpr auto kColumnRules = MakeKeywordTable("not_null", "unique");
 
-// The columns of ON, which end the request.
+// Parses the columns of ON, which end the request.
 bool ParseParts(Call& call, std::size_t i, IndexOptions* index) {
   if (i == call.size() || (call.size() - i) % 2 != 0) return call.FailSyntax(), false;
   for (; i < call.size(); i += 2) {
@@ -84,7 +84,7 @@ void ReplyIndex(ReplyWriter& reply, const IndexInfo& info) {
   reply.Truth(info.is_ready);
 }
 
-// The parts of INDEX and COLUMN: changes, in the pool.
+// Runs a change of INDEX or COLUMN in the pool.
 template <class F>
 void ChangeSchema(Call& call, F change) {
   RunInPool(call, true, [change = std::move(change), server = &call.server()](ReplyWriter& reply) -> Status {
@@ -119,7 +119,7 @@ void TableIndex(Call& call) {
   IndexOptions index;
   if (verb != kCreate || call.size() < 7) return call.FailSyntax();
   if (!ParseIndex(call, &index)) return;
-  if (index.columns[0].kind >= IndexKind::kToken) call.server().has_word_index = true;  // from its begin
+  if (index.columns[0].kind >= IndexKind::kToken) call.server().has_word_index = true;  // from the beginning of its creation on
   ChangeSchema(call, [table, index = std::move(index)]() -> Status {
     const Status status = table->CreateIndex(index);
     const bool exists = absl::IsAlreadyExists(status) && status.message().empty();

@@ -1,10 +1,11 @@
-// Functions that the commands of the table share: whether there is one, replies of values and rows, work in
-// libuv's thread pool.
+// Functions that the commands of the table share: they find the table, reply with values and rows,
+// and run work in libuv's thread pool.
 //
 // A command runs in its loop thread if it reads and writes little, and otherwise in the pool, where only
 // its client waits:
-//   1. a query that takes more than kLoopUnits (table/query_effort.h): it begins in the loop, and is run
-//      again in the pool. Long texts and regular expressions go there at once.
+//   1. a query that takes more than kLoopUnits (table/query_effort.h): it begins in the loop, and
+//      is run again in the pool. Queries with long texts or regular expressions go to the pool at
+//      once.
 //   2. a change of more than kLoopBytes or kLoopKeys, or of a new column, which waits for an index that
 //      is being created
 //   3. every change, if the table has an index of words or of q-grams: one row may have 100,000 entries
@@ -28,15 +29,16 @@ namespace hako::server {
 inline constexpr std::uint64_t kLoopUnits = 256;
 inline constexpr std::size_t kLoopBytes = 64 << 10, kLoopKeys = 64, kLoopText = 1024;
 
-// The table; replies an error if there is none.
+// Returns the table. If there is none, replies with an error and returns nullptr.
 inline TableDBM* TableOf(Call& call) {
   TableDBM* const table = call.server().table;
   if (table == nullptr) call.Fail("ERR the server has no table, see --table");
   return table;
 }
 
-// Has the client wait for `work`, Status(ReplyWriter&), which replies unless it returns an error. The thread
-// of the pool commits what it has changed: a log knows the changes of each thread apart (LastLsn).
+// Runs `work`, Status(ReplyWriter&), in the pool while the client waits. `work` replies unless it
+// returns an error. The thread of the pool commits its changes itself, because LastLsn is that of
+// the calling thread.
 template <class F>
 void RunInPool(Call& call, bool changes_rows, F work) {
   call.client.work_changes_rows = changes_rows;
@@ -56,10 +58,10 @@ void RunInPool(Call& call, bool changes_rows, F work) {
   };
 }
 
-// A value: bytes as a bulk, an int64 as an integer, null if the row lacks the column.
+// Replies with a value: bytes as a bulk, an int64 as an integer, null if the row lacks the column.
 void ReplyValue(ReplyWriter& reply, const Value& value);
-// The columns of a row as a map; `columns` empty: all, and the primary key first if `with_key`. The name ""
-// is the primary key.
+// Replies with columns of a row as a map. If `columns` is empty, these are all columns, after the
+// primary key if `with_key`. The name "" means the primary key.
 template <class Names>
 void ReplyRow(ReplyWriter& reply, std::string_view key, const RowView& row, const Names& columns, bool with_key) {
   if (!std::empty(columns)) {
@@ -81,7 +83,7 @@ void ReplyRow(ReplyWriter& reply, std::string_view key, const RowView& row, cons
   }
 }
 
-// Notes in the state whether the table has an index of words or q-grams.
+// Sets ServerState::has_word_index.
 void NoteWordIndices(ServerState* server);
 
 }  // namespace hako::server

@@ -32,10 +32,10 @@ std::string TimeText(const ASN1_TIME* time) {
   return result;
 }
 
-// A server cannot ask for the passphrase of a key.
+// Refuses keys with a passphrase, for which a server cannot ask.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
-// The key, or nullptr.
+// Reads the key. Returns nullptr on an error.
 std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> ReadKey(const std::string& path) {
   EVP_PKEY* key = nullptr;
   if (std::FILE* const file = std::fopen(path.c_str(), "re"); file != nullptr) {
@@ -47,7 +47,7 @@ std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> ReadKey(const std::string& path) 
   return {key, &EVP_PKEY_free};
 }
 
-// Identifies the present content of the files.
+// Returns a text that identifies the present content of the files.
 std::string StampOf(const TlsOptions& options) {
   std::string stamp;
   for (const std::string& path : {options.cert_file, options.key_file, options.ca_cert_file}) {
@@ -72,7 +72,7 @@ TlsContext::TlsContext() : context_(SSL_CTX_new(TLS_server_method())) {
   SSL_CTX_set_options(context_, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context_, 0);
-  SSL_CTX_set_mode(context_, SSL_MODE_RELEASE_BUFFERS);  // an idle connection has none
+  SSL_CTX_set_mode(context_, SSL_MODE_RELEASE_BUFFERS);  // so that an idle connection has no buffers
 }
 
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
@@ -133,7 +133,7 @@ Status TlsContext::CheckClients(const TlsOptions& options) {
     sk_X509_NAME_pop_free(names, &X509_NAME_free);
     return Refused("tls-ca-cert-file", options.ca_cert_file, TlsErrorText());
   }
-  SSL_CTX_set_client_CA_list(context_, names);  // takes it over
+  SSL_CTX_set_client_CA_list(context_, names);  // takes ownership
   SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | (wanted == "yes" ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), nullptr);
   return absl::OkStatus();
 }

@@ -3,8 +3,8 @@
 //   socket -> Receive -> plain bytes            plain bytes -> Encrypt -> out() -> socket
 //
 // Invariants
-//   1. Receive consumes all its bytes. Those of an incomplete record stay in OpenSSL, which buffers at most
-//      one record (16 KiB and its header).
+//   1. Receive consumes all its bytes. The bytes of an incomplete record stay in OpenSSL, which
+//      buffers at most one record (16 KiB and its header).
 //   2. Nothing is decrypted, and Encrypt is refused, before the handshake is complete.
 //   3. After a failure the state stays kFailed; out() ends with the alert for the client.
 //
@@ -43,16 +43,17 @@ class TlsSession {
 
   State state() const { return state_; }
   const std::string& error() const { return error_; }
-  bool has_received() const { return has_received_; }  // any byte
+  bool has_received() const { return has_received_; }  // whether any byte was received
 
-  // Takes bytes of the socket. Appends the decrypted bytes to *plain, and protocol replies to out(). May throw
-  // std::bad_alloc.
+  // Takes bytes from the socket. Appends the decrypted bytes to *plain, and replies of the protocol
+  // to out(). May throw std::bad_alloc.
   State Receive(std::string_view bytes, OutputBuffer* plain);
-  // Appends the records with these bytes to out(). False if the session is not open, or fails now.
+  // Appends records with these bytes to out(). Returns false if the session is not open, or fails
+  // now.
   bool Encrypt(std::string_view plain);
   // Appends close_notify to out() unless the session has failed or the handshake is incomplete.
   void Close();
-  // Bytes for the socket; the caller consumes them.
+  // The bytes for the socket. The caller consumes them.
   OutputBuffer& out() { return out_; }
 
  private:
@@ -62,7 +63,7 @@ class TlsSession {
   ssl_st* const ssl_;
   State state_ = State::kHandshake;
   bool is_closed_ = false, has_received_ = false;
-  std::string_view incoming_;  // the bytes of Receive that are not consumed
+  std::string_view incoming_;  // the unconsumed bytes of Receive
   OutputBuffer out_;
   std::string error_;
 };

@@ -1,6 +1,7 @@
-// MULTI, EXEC and WATCH. EXEC runs its commands while no other thread runs one, and all of them at one time:
-// none finds a record expired that another has found alive. Their updates are kept in memory and then written
-// as one WriteBatch: after a crash all of them are present, or none.
+// MULTI, EXEC and WATCH. EXEC runs its commands while no other thread runs one. The time stands
+// still meanwhile, so no command finds a record expired that another has found alive. The updates
+// are kept in memory and then written as one WriteBatch: after a crash all of them are present, or
+// none.
 #include <algorithm>
 #include <new>
 #include <string>
@@ -91,7 +92,7 @@ void Watch(Call& call) {
   for (const std::string_view key : call.args.subspan(1)) {
     const auto [watched, is_new] = call.client.watched.keys.emplace(key, false);
     if (!is_new) continue;
-    call.server().watches.Add(&call.client.watched, key);  // before the look: a change in between is noticed
+    call.server().watches.Add(&call.client.watched, key);  // before the look-up, so that a change in between is noticed
     const StatusOr<bool> exists = call.keys().Contains(key);
     if (!call.Check(exists.status())) return;
     watched->second = *exists;

@@ -1,8 +1,8 @@
 // TurnGate: lets one thread run a command while no other thread runs one.
 //
-// Each loop thread holds its own lock while it runs commands; other threads take that lock only in RunAlone.
-// RunAlone releases the lock of the calling thread and then takes those of all threads in ascending order. So it
-// waits for running commands, never for a client.
+// Each loop thread holds its own lock while it runs commands; other threads take it only in
+// RunAlone. RunAlone releases the lock of the calling thread and then takes the locks of all
+// threads in ascending order. So it waits for running commands, never for a client.
 //
 // Threads: only thread i calls Enter(i), Leave(i) and RunAlone(i, ...).
 #pragma once
@@ -18,7 +18,7 @@ class TurnGate {
  public:
   explicit TurnGate(unsigned num_threads) : locks_(std::make_unique<Lock[]>(num_threads)), num_threads_(num_threads) {}
 
-  // Clang cannot check them: which mutex it is depends on the thread.
+  // Clang cannot check these: which mutex is locked depends on the thread.
   void Enter(unsigned thread) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     locks_[thread].mutex.AssertNotHeld();
     locks_[thread].mutex.Lock();
@@ -36,7 +36,7 @@ class TurnGate {
     if (num_threads_ == 1) return body();
     Leave(thread);
     for (unsigned i = 0; i < num_threads_; ++i) Enter(i);
-    const LeaveOthers at_end{*this, thread};  // also if the body throws
+    const LeaveOthers at_end{*this, thread};  // even if the body throws
     body();
   }
 

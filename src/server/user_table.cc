@@ -32,7 +32,7 @@ UserRole RoleOf(std::string_view name) {
 UserTable::Hash UserTable::HashOf(std::string_view text) {
   Hash hash{};
   unsigned size = 0;
-  // It fails only without memory.
+  // EVP_Digest fails only if memory runs out.
   if (EVP_Digest(text.data(), text.size(), hash.data(), &size, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
   return hash;
 }
@@ -88,7 +88,7 @@ std::optional<UserTable::Login> UserTable::Authenticate(std::string_view name, s
   const Hash name_hash = HashOf(name), password_hash = HashOf(password);
   const auto differs = [](const Hash& a, const Hash& b) { return CRYPTO_memcmp(a.data(), b.data(), a.size()); };
   sync::MutexLock lock(mutex_);
-  // The number of the user that matches, which is added up: no branch depends on the text.
+  // Adds up the number of the matching user, so that no branch depends on the text.
   std::size_t matching = 0, number = 0;
   for (const User& user : users_) {
     const int is_other = differs(user.name_hash, name_hash) | differs(user.password_hash, password_hash);

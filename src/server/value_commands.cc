@@ -1,5 +1,5 @@
-// Commands that change a part of a value, or treat it as a number. Each is one visit of its record, and stores
-// the whole value again: its time grows with the size of the value, not with the part.
+// Commands that change a part of a value, or treat it as a number. Each command visits its record
+// once and stores the whole value again, so its time grows with the size of the value.
 #include <cmath>
 #include <limits>
 #include <string>

@@ -26,13 +26,13 @@ struct WatchState {
 
 class WatchTable {
  public:
-  // The client watches one more key.
+  // Makes the client watch one more key.
   void Add(WatchState* client, std::string_view key) {
     sync::MutexLock lock(mutex_);
     watchers_.emplace(key, client);
     count_.fetch_add(1);
   }
-  // The client no longer watches any key.
+  // Makes the client watch no key.
   void Remove(WatchState* client) {
     if (!client->keys.empty()) {
       sync::MutexLock lock(mutex_);
@@ -48,14 +48,14 @@ class WatchTable {
     client->keys.clear();
     client->is_touched = false;
   }
-  // A record was changed.
+  // Call when a record was changed.
   void Touch(std::string_view key) {
     if (count_.load() == 0) [[likely]]
       return;
     sync::MutexLock lock(mutex_);
     for (auto [at, end] = watchers_.equal_range(key); at != end; ++at) at->second->is_touched = true;
   }
-  // All records are about to be removed; bool exists(key).
+  // Call before all records are removed. bool exists(key) tells whether a record exists.
   template <class F>
   void TouchAll(F exists) {
     if (count_.load() == 0) return;
