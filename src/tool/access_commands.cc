@@ -21,8 +21,8 @@
 namespace hako::tool {
 namespace {
 
-// Prints on stderr the key that is absent (or, for set, present). Not an error: scripts use the
-// exit code.
+// Prints on stderr the key that is absent (or, for set, present). This is not an error: scripts use
+// the exit code.
 int SayNo(const DatabaseOptions& database, std::string_view key, std::string_view what) {
   std::string line = absl::StrCat(database.path(), ": ", ToAbsl(what), " '");
   text::AppendPrintable(key, &line);
@@ -30,7 +30,7 @@ int SayNo(const DatabaseOptions& database, std::string_view key, std::string_vie
   return kExitNo;
 }
 
-// Writes "KEY..." in the usage line, without its limit.
+// Formats "KEY..." in the usage line without the limit of AddKeys.
 class UsageFormatter : public CLI::Formatter {
  public:
   std::string make_option_usage(const CLI::Option* option) const override {
@@ -38,8 +38,9 @@ class UsageFormatter : public CLI::Formatter {
   }
 };
 
-// The positional KEY..., taken literally. CLI11 would read "[a,b]" as a list if an option took any
-// number of arguments, so it gets a limit that no command line reaches.
+// Adds the positional KEY..., whose words are taken literally. CLI11 would read "[a,b]" as a list
+// if an option took any number of arguments, so the option gets a limit that no command line
+// reaches.
 CLI::Option* AddKeys(CLI::App* app, std::vector<std::string>* keys, const char* description) {
   const auto store = [keys](const CLI::results_t& results) {
     *keys = results;
@@ -91,7 +92,7 @@ int RunGet(GetOptions options) {
   });
 }
 
-// When a record expires: --ttl or --expire_at.
+// The options that say when a record expires: --ttl and --expire_at.
 struct TimeOptions {
   std::uint64_t ttl = 0, expire_at = 0;  // in milliseconds; 0 = not given
 
@@ -123,7 +124,8 @@ struct TimeOptions {
  private:
   static constexpr std::uint64_t kMillisecond = 1000;
 
-  // Microseconds as milliseconds, which must be at least 1 and a time that a record can have.
+  // Converts microseconds to milliseconds. Checks that the result is at least 1 and a time that a
+  // record can have.
   static std::uint64_t Checked(const char* option, const std::string& text, std::optional<std::uint64_t> microseconds, const char* kind,
                                const char* examples) {
     if (!microseconds) throw CLI::ValidationError(option, absl::StrCat("'", text, "' is no ", kind, ", such as ", examples));
@@ -134,7 +136,7 @@ struct TimeOptions {
   }
 };
 
-// The way out of an error, where a time is given and the database has none.
+// Returns the way out if a time was given and the database keeps none.
 std::string_view AdviceOnTimes(AnyDBM& db, const Status& status) {
   if (!absl::IsFailedPrecondition(status) || db.expiry() != nullptr) return "";
   return "create another with hako create 'NEW?expiry=true', and move the records by hako merge NEW OLD";
@@ -164,7 +166,8 @@ int Increment(const SetCommandOptions& options, AnyDBM& db) {
   return written.ok() ? kExitDone : Fail("standard output", written);
 }
 
-// Reads the value from the file that VALUE or --value_file names, unchanged. Returns the exit code.
+// Reads the value, byte by byte as it is, from the file that VALUE or --value_file names. Returns
+// the exit code.
 int ReadValue(const std::string& file, std::string* value) {
   constexpr std::size_t kPiece = 64 << 10;
   if (IsStandardStream(file) && SharedDatabase::IsThere())
@@ -269,7 +272,7 @@ Status ChangeTime(AnyDBM& db, std::string_view key, std::uint64_t ttl, std::uint
 }
 Status RemoveTime(AnyDBM& db, std::string_view key) { return db.expiry() == nullptr ? Expiry::NoTimesError() : db.Persist(key); }
 
-// Prints the time of the record if no other is given.
+// Prints the time of the record if no new time is given.
 int RunExpire(ExpireOptions options) {
   if (!options.unescape.Apply({&options.key})) return FailUsage("expire", UnescapeOption::kMalformed);
   const bool changes = options.never || options.time.IsGiven();

@@ -38,8 +38,8 @@ bool IsEmpty(std::string_view file) {
   return std::filesystem::file_size(std::filesystem::path(file), ignored) == 0 && !ignored;
 }
 
-// The message without the file's name, which precedes it anyway; the library may give the absolute
-// name.
+// Removes the file's name from a message, because the name is printed before the message anyway.
+// The library may have used the absolute name.
 std::string WithoutName(std::string_view file, std::string message) {
   std::error_code ignored;
   const std::string full = std::filesystem::absolute(std::filesystem::path(file), ignored).lexically_normal();
@@ -55,13 +55,13 @@ std::string WithoutName(std::string_view file, std::string message) {
   return message;
 }
 
-// Whether a message ends with a reason of the system, such as ENOENT.
+// Whether a message ends with the system's text for an error such as ENOENT.
 bool Ends(std::string_view message, int error) { return message.ends_with(std::strerror(error)); }
 
-// The way out of an error that its message does not name. Empty where the cause is not known: advice that
-// points elsewhere costs more than none.
+// Returns the way out of an error whose message names none. Returns an empty text if the cause is
+// unknown, because wrong advice is worse than none.
 std::string_view Advice(std::string_view file, std::string_view message) {
-  if (message.find("; ") != message.npos) return "";  // it is in the message
+  if (message.find("; ") != message.npos) return "";  // the message has it
   if (Ends(message, ENOENT) || message.find("there is no directory") != message.npos)
     return "check the name, or create the directory first";
   if (Ends(message, EIO)) return "check the disk and the system's log";
@@ -70,7 +70,7 @@ std::string_view Advice(std::string_view file, std::string_view message) {
   return "";
 }
 
-// The error, and the way out.
+// Returns the error and the way out.
 std::pair<std::string, std::string> Explain(std::string_view file, const Status& status) {
   if (IsDirectory(file)) return {"is a directory", "give the name of a file in it"};
   if (!HasFolder(file)) return {"no such directory", "check the name, or create the directory first"};
@@ -89,7 +89,7 @@ std::pair<std::string, std::string> Explain(std::string_view file, const Status&
       return {message, "free some space, or raise the limit, and run the command again"};
     case absl::StatusCode::kDataLoss:
       if (IsEmpty(file)) return {"the file is empty, not a database", absl::StrCat("create one with 'hako create ", ToAbsl(file), "'")};
-      if (file.ends_with(".hks")) return {absl::StrCat("damaged: ", message), "keep the file, and restore a copy"};  // none can be salvaged
+      if (file.ends_with(".hks")) return {absl::StrCat("damaged: ", message), "keep the file, and restore a copy"};  // no salvage exists
       return {absl::StrCat("damaged: ", message), "keep the file, and restore a copy, or save the rest with 'hako salvage'"};
     case absl::StatusCode::kUnimplemented:
       return {message, message.find("format") == message.npos ? "" : "use a version of hako that reads this format"};

@@ -1,4 +1,4 @@
-// Shared by the commands: their registration.
+// How the commands are registered.
 //
 // The tree of CLI::App objects that the Add...Command functions build is the only table of commands
 // and options: the parser, the help, the man page (man_page.cc) and the completions (completion.cc)
@@ -17,14 +17,14 @@
 
 namespace hako::tool {
 
-// The commands of the program. Each Add...Command below registers one, with its options kept alive
-// by the function that runs it.
+// The commands of the program. Each Add...Command below registers one. The function that runs the
+// command keeps its options alive.
 class Commands {
  public:
   explicit Commands(CLI::App* root) : root_(root) {}
 
-  // The parser of a new command below `parent` (nullptr: of the program); `run` is called once the
-  // line is parsed and returns the exit code.
+  // Adds a command below `parent` (nullptr = below the program), and returns its parser. `run` is
+  // called once the line is parsed, and returns the exit code.
   CLI::App* Add(const std::string& name, const std::string& summary, std::function<int()> run, CLI::App* parent = nullptr);
 
   int Run(const CLI::App* command) const { return runs_.at(command)(); }
@@ -57,21 +57,21 @@ void AddExportCommand(Commands& commands);
 void AddImportCommand(Commands& commands);
 void AddTableCommand(Commands& commands);
 void AddPerfCommand(Commands& commands);
-// Runs a command line, the words after "hako"; the exit code.
+// Runs a command line, given as the words after "hako". Returns the exit code.
 using RunArguments = std::function<int(std::vector<std::string>)>;
 void AddShellCommand(Commands& commands, RunArguments run);
 void AddCompletionCommand(Commands& commands);
 void AddManCommand(Commands& commands);
 
-// An option that takes a number with an optional suffix (hako/base/parse_number.h), refused outside
-// [min, max].
+// Adds an option that takes a number with an optional suffix (hako/base/parse_number.h). Numbers
+// outside [min, max] are refused.
 CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* number, const std::string& description, std::int64_t min,
                        std::int64_t max);
 
-// An option that takes a duration (tool/times.h); a plain number counts seconds.
+// Adds an option that takes a duration (tool/times.h). A plain number counts seconds.
 CLI::Option* AddSeconds(CLI::App* app, const std::string& name, std::function<void(double)> store, const std::string& description);
 
-// An option that takes one of a few words.
+// Adds an option that takes one of a few words.
 CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* choice, const std::vector<std::string>& words,
                        const std::string& description);
 

@@ -21,7 +21,7 @@ void AddOptions(const CLI::App& app, CommandRow* row) {
     if (!added.is_positional && option->get_type_size() != 0) {
       const std::string& text = option->get_option_text();
       added.value = text.empty() ? option->get_type_name() : text;
-      added.value = added.value.substr(0, added.value.find(':'));  // a validator's words follow
+      added.value = added.value.substr(0, added.value.find(':'));  // the words of a validator follow
       if (text.find('|') != text.npos) added.words = absl::StrSplit(text, '|');
     }
     row->options.push_back(std::move(added));

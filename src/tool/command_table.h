@@ -9,9 +9,9 @@
 namespace hako::tool {
 
 struct OptionRow {
-  std::vector<std::string> names;  // "--json"; of a positional its one name, "FILE"
-  std::string value;               // "N", "tsv|jsonl|dump"; empty for a flag and a positional
-  std::vector<std::string> words;  // of a value that is one of a few
+  std::vector<std::string> names;  // such as "--json"; a positional has one name, such as "FILE"
+  std::string value;               // such as "N" or "tsv|jsonl|dump"; empty for a flag and a positional
+  std::vector<std::string> words;  // the words that the value may be, if it is one of a few
   std::string description;
   bool is_positional = false;
   bool is_required = false;
@@ -19,14 +19,14 @@ struct OptionRow {
 };
 
 struct CommandRow {
-  std::string name;  // "perf sequence"
+  std::string name;  // such as "perf sequence"
   std::string summary;
   std::vector<OptionRow> options;
-  std::vector<std::string> below;  // the names of the commands below it
+  std::vector<std::string> below;  // names of the commands below this one
 };
 
-// The program first, then every command, depth first. Options that the help does not show are left
-// out.
+// Returns the program, then every command, depth first. Leaves out options that the help does not
+// show.
 std::vector<CommandRow> CommandTable(const CLI::App& root);
 
 }  // namespace hako::tool

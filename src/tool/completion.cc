@@ -19,11 +19,11 @@
 namespace hako::tool {
 namespace {
 
-// In single quotes of a shell.
+// Puts a text in single quotes of a shell.
 std::string Quoted(std::string_view text) { return absl::StrCat("'", absl::StrReplaceAll(ToAbsl(text), {{"'", "'\\''"}}), "'"); }
 
-// A case over the words of a command line finds the command; the rest may follow there: its
-// options, the words that an option takes, files elsewhere.
+// The script finds the command by a case over the words of the line, and then offers what may
+// follow: the options of the command, the words that an option takes, or else files.
 std::string BashScript(const std::vector<CommandRow>& table) {
   std::string names;
   std::string options;
@@ -72,7 +72,7 @@ complete -o filenames -F _hako hako
 )");
 }
 
-// [ ] and : have a meaning inside a spec of _arguments.
+// Escapes [ ] and :, which have a meaning in a spec of _arguments.
 std::string ZshText(std::string_view text) {
   return absl::StrReplaceAll(ToAbsl(text), {{"[", "\\["}, {"]", "\\]"}, {":", "\\:"}, {"'", "'\\''"}});
 }
@@ -120,7 +120,7 @@ std::string ZshScript(const std::vector<CommandRow>& table) {
 std::string FishScript(const std::vector<CommandRow>& table) {
   std::string script = "# Completion of hako for fish, made by: hako completion fish\n";
   for (const CommandRow& command : table) {
-    std::string seen;  // the condition under which the command has been typed, and none below it
+    std::string seen;  // the condition that this command was typed, and none below it
     for (const absl::string_view word : absl::StrSplit(command.name, ' ', absl::SkipEmpty()))
       absl::StrAppend(&seen, seen.empty() ? "" : "; and ", "__fish_seen_subcommand_from ", word);
     for (const CommandRow& below : table) {

@@ -1,4 +1,4 @@
-// The codecs whose libraries were there when the tool was built.
+// The codecs whose libraries were installed when the tool was built.
 #include "hako/dbm/any_tree.h"
 #include "tool/other_trees.h"
 

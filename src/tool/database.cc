@@ -97,13 +97,13 @@ int FailDatabase(const DatabaseOptions& options, const Status& status, std::stri
 
 namespace {
 
-// A segment has the suffix of an array.
+// Whether the file is a segment of a log archive, which has the suffix of an array.
 bool IsArchiveSegment(const std::string& path) {
   std::array<char, 16> head{};
   return std::ifstream(path, std::ios::binary).read(head.data(), head.size()) && head == format::kArchiveMagic;
 }
 
-// Fail for an open that did not succeed.
+// Calls Fail for an open that has failed.
 int FailOpen(const DatabaseOptions& options, const Status& status) {
   if (!absl::IsInvalidArgument(status)) return FailDatabase(options, status, "");
   const bool is_segment = IsArchiveSegment(options.path());
@@ -112,7 +112,7 @@ int FailOpen(const DatabaseOptions& options, const Status& status) {
                                  : "check the file name and the options");
 }
 
-// Runs `body` on an open database, and synchronizes that if wanted.
+// Runs `body` on an open database, and synchronizes the database if that is wanted.
 template <class Db>
 int RunOn(Db& db, const DatabaseOptions& options, const std::function<int(Db&)>& body) {
   const int code = body(db);
@@ -120,7 +120,7 @@ int RunOn(Db& db, const DatabaseOptions& options, const std::function<int(Db&)>&
   return synced.ok() ? code : FailDatabase(options, synced);
 }
 
-// The same on one that was opened now, and closes it.
+// The same on a database that was just opened, and closes it.
 template <class Db>
 int RunAndClose(Db& db, const DatabaseOptions& options, const std::function<int(Db&)>& body) {
   const int code = body(db);

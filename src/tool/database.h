@@ -1,7 +1,6 @@
-// From a FILE on the command line to an open database. FILE is a name with options
+// Opens the database that a FILE on the command line names. FILE is a name with options
 // (dbm/any_options.h), which options of the command line override. WithDatabase opens it, calls
-// body(db), and closes it. The commands do not depend on the kind of database, which AnyDBM
-// handles.
+// body(db), and closes it. Commands use AnyDBM, so they do not depend on the kind of database.
 #pragma once
 
 #include <functional>
@@ -21,26 +20,27 @@ enum class Access { kRead, kWrite };
 struct DatabaseOptions {
   AnyOptions any;
   std::string durability = "process";  // or "none", "power"
-  ExitCode on_damage = kExitFile;      // verify: kExitNo
-  // What to do with a table instead, of a command that takes none: a clause, such as "'hako table get' prints a row".
+  ExitCode on_damage = kExitFile;      // kExitNo for verify
+  // For a command that takes no table: a clause that says what to do instead, such as "'hako table
+  // get' prints a row".
   std::string_view for_tables = "see 'hako help table'";
 
   const std::string& path() const { return any.path; }
-  // Whether FILE is a table, by its suffix, and not to be opened as a plain tree (?raw).
+  // Whether FILE is a table by its suffix, and is not opened as a plain tree (?raw).
   bool IsTable() const { return !any.raw && any.path.ends_with(".hktb"); }
 };
 
-// The positional FILE, which is returned, and the options that every command on a database takes.
+// Adds the positional FILE, which is returned, and the options of every command on a database.
 CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access);
 
-// Of these options those on the file: --file, --wait, --durability and --log_archive.
+// Adds only the options on the file: --file, --wait, --durability and --log_archive.
 void AddFileOptions(CLI::App* app, DatabaseOptions* options, Access access);
 
-// The positional `name` alone, a database as well.
+// Adds only a positional `name`, which is also a database.
 CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions* options, Access access, const std::string& description);
 
-// While it exists, WithDatabase, or WithTable, uses this open database, regardless of its options, and does
-// not close it. One object at a time.
+// While this object exists, WithDatabase or WithTable uses its open database, regardless of the
+// options, and does not close it. Only one object may exist at a time.
 class SharedDatabase {
  public:
   explicit SharedDatabase(AnyDBM& db);
@@ -51,8 +51,8 @@ class SharedDatabase {
   static bool IsThere();
 };
 
-// The option --skip_damaged of commands that read all records. Reports each damage when it is
-// found, and counts them.
+// The option --skip_damaged of commands that read all records. Reports each damaged record when it
+// is found, and counts them.
 class DamageSkipper {
  public:
   void AddTo(CLI::App* app) {
@@ -60,12 +60,12 @@ class DamageSkipper {
   }
   bool is_wanted() const { return is_wanted_; }
   void Note(const DatabaseOptions& database, const Status& damage);
-  // Whether `it` is at a record, after damage was skipped if wanted.
+  // Skips damage if that is wanted. Returns whether `it` is at a record then.
   bool IsAtRecord(const DatabaseOptions& database, AnyDBM::Iterator& it) {
     return it.Valid() || (is_wanted_ && it.PassDamage([&](const Status& damage) { Note(database, damage); }));
   }
-  // Returns `code`, or kExitNo if that is kExitDone and damage was skipped, after a line with the
-  // count.
+  // Prints the count, if damage was skipped. Returns `code`, or kExitNo in place of kExitDone if
+  // damage was skipped.
   int Finish(const DatabaseOptions& database, int code) const;
 
  private:
@@ -73,36 +73,37 @@ class DamageSkipper {
   std::uint64_t count_ = 0;
 };
 
-// A file that a command may create. If the command fails before it has stored anything, Remove takes the
-// file away again, which would be no database that anyone wanted.
+// A file that a command may create. If the command fails before it has stored anything, Remove
+// removes the file again.
 class NewFile {
  public:
   explicit NewFile(const DatabaseOptions& database);
-  // Removes the file, if it was absent before. REQUIRES: the database is closed
+  // Removes the file if it was absent before. REQUIRES: the database is closed
   void Remove() const;
 
  private:
-  const std::string path_;  // empty: nothing to remove
+  const std::string path_;  // empty = nothing to remove
 };
 
-// Fail for the database itself.
+// Calls Fail for the database itself.
 int FailDatabase(const DatabaseOptions& options, const Status& status, std::string_view advice = {});
 
-// Opens the database, runs `body` on it, and closes it. Returns the exit code. A failed close fails
-// the command, regardless of the result of `body`. A table is refused.
+// Opens the database, runs `body` on it, and closes it. Returns the exit code. If the close fails,
+// so does the command, regardless of the result of `body`. A table is refused.
 int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&)>& body);
 
-// The same on a table, which FILE is regardless of its suffix. `create` is what a new one has; the file is
-// opened as the database's options say.
+// As WithDatabase for a table, whatever the suffix of FILE. `create` has the options of a new
+// table; how the file is opened follows from the options of the database.
 int WithTable(const DatabaseOptions& options, const std::function<int(TableDBM&)>& body, TableOptions create = {});
 
-// The same on either, by the suffix: `body` takes both.
+// Calls WithDatabase or WithTable, depending on the suffix. `body` takes both.
 template <class Body>
 int WithFile(const DatabaseOptions& options, const Body& body) {
   if (options.IsTable()) return WithTable(options, [&](TableDBM& table) -> int { return body(table); });
   return WithDatabase(options, [&](AnyDBM& db) -> int { return body(db); });
 }
-// "3 records" or "3 rows", and their number; 0 if it cannot be known.
+// CountOf returns a text such as "3 records" or "3 rows"; NumRecords the number, or 0 if it is
+// unknown.
 std::uint64_t NumRecords(AnyDBM& db);
 std::uint64_t NumRecords(TableDBM& table);
 std::string CountOf(AnyDBM& db);

@@ -54,7 +54,7 @@ int RunCreate(CreateOptions options) {
   if (options.align_pow >= 0) any.align_pow = static_cast<int>(options.align_pow);
   if (options.max_page_size >= 0) any.page_size = static_cast<unsigned>(options.max_page_size);
   const int code = WithFile(options.database, [](auto&) { return kExitDone; });
-  if (!is_there && code == kExitFile) unlink(any.path.c_str());  // a partial file is no database, and may be large
+  if (!is_there && code == kExitFile) unlink(any.path.c_str());  // a partial file is not a database, and may be large
   return code;
 }
 
@@ -64,7 +64,7 @@ struct InspectOptions {
   bool json = false;
   bool validate = false;
   bool plot = false;
-  std::string svg;  // the file of a picture
+  std::string svg;  // the file for the picture
 };
 
 // The results of `inspect`, for both forms of its output.
@@ -72,7 +72,7 @@ struct Findings {
   std::int64_t file_size = 0;
   Inspection attributes;
   Stats stats;
-  bool is_healthy = true;  // as far as checked: opening checks the superblock, --validate everything
+  bool is_healthy = true;  // as far as it was checked: Open checks the superblock, --validate everything
   bool should_be_rebuilt = false;
   Status validated;
   double validation_seconds = 0;
@@ -104,12 +104,12 @@ void AppendJson(const InspectOptions& options, const Findings& findings, std::st
   out->append(root.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)).append("\n");
 }
 
-// " (12.1 KiB)" on a terminal.
+// Returns a text such as " (12.1 KiB)" on a terminal, else an empty one.
 std::string Units(std::uint64_t bytes) {
   return isatty(STDOUT_FILENO) == 1 && bytes >= 1024 ? absl::StrCat(" (", FormatBytes(bytes), ")") : "";
 }
 
-// What a value means, for people: a time of seconds since 1970 as UTC, bytes with a unit.
+// Explains a value to people: shows seconds since 1970 as UTC, and bytes with a unit.
 std::string Meaning(const std::string& name, const std::string& value) {
   std::uint64_t bytes = 0;
   if (name.ends_with("_bytes") && absl::SimpleAtoi(value, &bytes)) return Units(bytes);
@@ -137,7 +137,8 @@ Status VerifyShowingTime(Db& db) {
 }
 
 void AddTable(AnyDBM&, Findings*) {}
-// The records that users count are the rows; the tree has the entries of indices and the catalogue, too.
+// Adds the findings on a table. Its records, for users, are the rows; the tree also has the entries
+// of indices and the catalogue.
 void AddTable(TableDBM& table, Findings* findings) {
   const std::uint64_t num_rows = NumRecords(table);
   findings->stats.num_records = num_rows;
@@ -166,11 +167,11 @@ Findings Examine(const InspectOptions& options, Db& db) {
   return findings;
 }
 
-// What a plot shows of the records.
+// What a plot shows about the records.
 struct Shapes {
   Sizes keys, values;
-  std::vector<std::uint32_t> bucket_counts;        // of a hash table: records of each bucket
-  std::map<std::uint64_t, std::uint64_t> of_leaf;  // of an array: records of each page
+  std::vector<std::uint32_t> bucket_counts;        // of a hash table: number of records in each bucket
+  std::map<std::uint64_t, std::uint64_t> of_leaf;  // of an array: number of records in each page
   std::uint64_t per_leaf = 0;
 };
 
@@ -251,7 +252,7 @@ std::vector<Chart> ChartsOf(const InspectOptions& options, const Findings& findi
   return charts;
 }
 
-// Draws the charts; the exit code.
+// Draws the charts. Returns the exit code.
 int Plot(const InspectOptions& options, const Findings& findings, const Shapes& shapes) {
   const std::vector<Chart> charts = ChartsOf(options, findings, shapes);
   const std::string& path = options.database.path();

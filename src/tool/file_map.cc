@@ -65,7 +65,7 @@ class MapReader {
   }
 
  private:
-  // The entry of a node of the page map, or on level 0 of an image, whose id is `number`.
+  // Visits the entry of a node of the page map or, on level 0, of the image with the id `number`.
   bool Visit(const PageEntry& entry, unsigned level, std::uint64_t number) {
     if (entry.IsNone()) return true;
     used_.emplace_back(entry.place(), entry.units());

@@ -27,14 +27,14 @@ extern "C" void NoteSignal(int number) {
 
 Interrupt::Interrupt() {
   first_signal = 0;
-  if (pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) != 0) wake_pipe[0] = wake_pipe[1] = -1;  // poll then ignores it
+  if (pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) != 0) wake_pipe[0] = wake_pipe[1] = -1;  // poll ignores -1
   struct sigaction action = {};
   action.sa_handler = NoteSignal;
-  action.sa_flags = SA_RESTART;  // the database's system calls are restarted; poll never is
+  action.sa_flags = SA_RESTART;  // restarts the database's system calls; poll is never restarted
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &old_actions[i]);
-    if (old_actions[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);  // nohup stays nohup
+    if (old_actions[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);  // keeps signals ignored under nohup
   }
 }
 

@@ -1,5 +1,5 @@
-// The latencies of single operations: a histogram of nanoseconds whose buckets are at most 1/32 of
-// their value wide. One thread fills one; Merge adds those of others.
+// The latencies of single operations: a histogram of nanoseconds, in which a bucket is at most 1/32
+// of its value wide. Each thread fills its own histogram; Merge adds another one.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ class LatencyHistogram {
   std::uint64_t total() const { return total_; }
   std::uint64_t max() const { return max_; }
 
-  // The percentile `share` (0 to 1): the upper end of its bucket, or the maximum; 0 if the
-  // histogram is empty.
+  // Returns the percentile `share` (0 to 1): the upper end of its bucket, or the maximum if that is
+  // smaller. Returns 0 if the histogram is empty.
   std::uint64_t Percentile(double share) const {
     const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(total_));
     std::uint64_t seen = 0;

@@ -49,7 +49,7 @@ class LibEditor final : public LineEditor {
     el_set(edit_, EL_ADDFN, "hako-complete", "Complete the word", &CompleteWord);
     el_set(edit_, EL_BIND, "^I", "hako-complete", nullptr);
     el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    el_source(edit_, nullptr);  // ~/.editrc
+    el_source(edit_, nullptr);  // reads ~/.editrc
   }
   ~LibEditor() override {
     if (edit_ != nullptr && history_ != nullptr && !path_.empty()) history(history_, &event_, H_SAVE, path_.c_str());
@@ -89,7 +89,7 @@ class LibEditor final : public LineEditor {
   }
   static char* Prompt(EditLine* edit) { return Of(edit).prompt_.data(); }
 
-  // Reads one character of standard input; -1 once a signal has arrived.
+  // Reads one character of standard input. Returns -1 once a signal has arrived.
   static int GetCharacter(EditLine* edit, wchar_t* character) {
     LibEditor& self = Of(edit);
     std::mbstate_t state = {};
@@ -98,9 +98,9 @@ class LibEditor final : public LineEditor {
       if (!self.interrupt_->Wait(STDIN_FILENO, Interrupt::For::kReading).ok()) return -1;
       if (read(STDIN_FILENO, &byte, 1) != 1) return 0;
       const std::size_t size = std::mbrtowc(character, &byte, 1, &state);
-      if (size == static_cast<std::size_t>(-2)) continue;  // incomplete
+      if (size == static_cast<std::size_t>(-2)) continue;  // the character is incomplete
       if (size != static_cast<std::size_t>(-1)) return 1;
-      state = {};  // not text: dropped
+      state = {};  // drops bytes that are not text
     }
   }
 

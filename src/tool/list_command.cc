@@ -49,8 +49,8 @@ void AddListOptions(CLI::App* app, ListOptions* options) {
 
 enum class Wanted { kYes, kNo, kNoMore };
 
-// Prints the records from `it` on whose keys are wanted, up to --items. Returns the exit code;
-// *is_cut: there were more.
+// Prints the records from `it` on whose keys are wanted, up to --items. Returns the exit code, and
+// sets *is_cut if there were more.
 int PrintRecords(ListOptions& options, AnyDBM::Iterator& it, const std::function<Wanted(std::string_view)>& wanted,
                  std::uint64_t* num_listed, bool* is_cut) {
   Output output(STDOUT_FILENO);
@@ -93,7 +93,7 @@ void MoveToBegin(const ListOptions& options, const Bounds& bounds, bool is_order
   bounds.high ? it.JumpLower(*bounds.high) : it.Last();
 }
 
-// The given option that requires an ordered database; empty if there is none.
+// Returns the given option that requires an ordered database; empty if there is none.
 std::string OptionForOrder(const ListOptions& options) {
   if (options.reverse) return "--reverse";
   if (options.has_from->count() > 0) return "--from";
@@ -101,7 +101,7 @@ std::string OptionForOrder(const ListOptions& options) {
   return options.move.starts_with("jump") && options.move != "jump" ? "--move " + options.move : "";
 }
 
-// The name of the order of keys, from Inspect; trees in memory are in bytewise order.
+// Returns the name of the order of keys, from Inspect. Trees in memory have the bytewise order.
 std::string OrderOf(AnyDBM& db) {
   for (const auto& [name, value] : db.Inspect()) {
     if (name == "comparator") return value;
@@ -162,7 +162,7 @@ struct SearchOptions : ListOptions {
   std::string pattern;
 };
 
-// Prints the nearest keys, which are known after a scan of all keys.
+// Prints the nearest keys, which it finds by a scan of all keys.
 int PrintNearest(const SearchOptions& options, AnyDBM& db) {
   if (options.items == 0) return kExitDone;
   const auto keys = Search(db, SearchMode::kEdit, options.pattern, options.items < 0 ? 0 : static_cast<std::size_t>(options.items));

@@ -1,4 +1,4 @@
-// The command log: shows the log of a database, or the archive of one.
+// The command log: shows the log of a database, or a log archive.
 #include <unistd.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ namespace {
 using format::LogEntry;
 using format::LogOp;
 
-constexpr std::size_t kShownMax = 60;  // bytes of a key or a value in text
+constexpr std::size_t kShownMax = 60;  // bytes that are shown of a key or a value
 
 struct LogCommandOptions {
   std::string path;
@@ -65,7 +65,7 @@ std::string_view OpName(LogOp op) {
   }
 }
 
-// The number in an entry.
+// Returns the number in an entry.
 std::uint64_t IndexOf(const LogEntry& entry) {
   Le<std::uint64_t> index = 0;
   if (entry.value.size() == sizeof(index)) std::memcpy(static_cast<void*>(&index), entry.value.data(), sizeof(index));
@@ -157,7 +157,7 @@ nlohmann::ordered_json ToJson(const LogSummary& summary, nlohmann::ordered_json 
   return root;
 }
 
-// The segments of an archive, each with where its records begin and end.
+// Prints the segments of an archive, with the LSNs at which the records of each begin and end.
 int RunArchive(const LogCommandOptions& options) {
   const StatusOr<std::vector<log::ArchivedSegment>> archived = log::ListArchive(options.path);
   if (!archived.ok()) return Fail(options.path, archived.status());

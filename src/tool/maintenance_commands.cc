@@ -1,4 +1,4 @@
-// Commands that write databases from databases: rebuild, copy, merge.
+// Commands that make databases from databases: rebuild, copy, merge.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,13 +50,13 @@ int RunRebuild(RebuildOptions options) {
     is_rebuilt = status.ok();
     return is_rebuilt ? kExitDone : FailDatabase(options.database, status);
   });
-  // Close truncates the file.
+  // The file gets its final size in Close.
   if (code == kExitDone && is_rebuilt)
     Note(absl::StrCat(path, ": rebuilt, ", GroupDigits(size), " bytes before, ", GroupDigits(FileSizeOrZero(path)), " after"));
   return code;
 }
 
-// While it exists, new files have at most the permissions of the file at `path`.
+// While this object exists, new files have at most the permissions of the file at `path`.
 class UmaskOf {
  public:
   explicit UmaskOf(const std::string& path) : before_(umask(077)) {
@@ -85,7 +85,7 @@ int RunCopy(const CopyOptions& options) {
   const auto file_kind = [](const AnyOptions& any) {
     const std::string_view kind = any.ResolvedKind();
     if (any.path.ends_with(".hktb")) return std::string("table");
-    return std::string(kind == AnyOptions::kBaby ? AnyOptions::kTiny : kind);  // both are saved as snapshots
+    return std::string(kind == AnyOptions::kBaby ? AnyOptions::kTiny : kind);  // both are stored as snapshots
   };
   const std::string kind = file_kind(AnyOptions{.path = options.destination, .kind = "auto"});
   if (!kind.empty() && kind != file_kind(options.database.any)) {
@@ -102,7 +102,7 @@ int RunCopy(const CopyOptions& options) {
     return kExitFile;
   }
   const UmaskOf as_source(source);
-  // Waits for a process that has the destination open; CopyTo does not wait.
+  // Wait for a process that has the destination open, because CopyTo does not wait.
   const auto possible = FileReplacement::Begin(options.destination, options.database.any.file.lock_timeout).status();
   if (!possible.ok()) return Fail(options.destination, possible);
   return WithFile(options.database, [&](auto& db) -> int {
@@ -111,7 +111,7 @@ int RunCopy(const CopyOptions& options) {
       return db.CopyTo(options.destination);
     }();
     if (copied.ok()) return kExitDone;
-    // Of the two files, the source fails only by damage.
+    // A copy fails because of the source only if that is damaged.
     return absl::IsDataLoss(copied) ? FailDatabase(options.database, copied) : Fail(options.destination, copied);
   });
 }
@@ -126,7 +126,7 @@ struct MergeOptions {
   DamageSkipper damage;
 };
 
-// Adds the records of one source. Returns the exit code.
+// Adds the records of one source to `db`. Returns the exit code.
 int MergeFrom(MergeOptions& options, const DatabaseOptions& source, const Interrupt& interrupt, AnyDBM& db) {
   return WithDatabase(source, [&](AnyDBM& from) -> int {
     Progress progress(Progress::Stream(!options.no_progress), from.Count());

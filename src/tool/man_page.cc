@@ -13,7 +13,7 @@
 namespace hako::tool {
 namespace {
 
-// Text that troff shows literally; a line of the page never begins with it.
+// Escapes text so that troff shows it literally. The text must not begin a line of the page.
 std::string Plain(std::string_view text) {
   return absl::StrReplaceAll(ToAbsl(text), {{"\\", "\\e"}, {"-", "\\-"}, {"'", "\\(aq"}, {"^", "\\(ha"}, {"`", "\\(ga"}, {"~", "\\(ti"}});
 }

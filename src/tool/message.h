@@ -1,4 +1,4 @@
-// Shared by the commands: exit codes and the form of messages.
+// The exit codes and the form of messages of all commands.
 //
 // Data goes to stdout, everything else to stderr. An error is one line: the file, the error and the
 // way out. A usage error has a second line, which names the help.
@@ -13,14 +13,14 @@ namespace hako::tool {
 
 enum ExitCode : int {
   kExitDone = 0,
-  kExitNo = 1,  // as in grep: the key is absent, verify found damage
+  kExitNo = 1,  // as in grep: the key is absent, or verify found damage
   kExitUsage = 2,
   kExitFile = 3,      // a file could not be opened, read or written
   kExitLocked = 4,    // another process has the database open
   kExitSignal = 128,  // plus the number of the signal that stopped the command
 };
 
-// Text that contains a name, with control characters escaped. Backslashes stay, because keys are
+// Escapes the control characters in a text that contains a name. Backslashes stay, because keys are
 // escaped already.
 std::string Displayed(std::string_view text);
 
@@ -29,14 +29,15 @@ std::string Displayed(std::string_view text);
 void Note(std::string_view message, std::string_view command = {});
 void Complain(std::string_view message, std::string_view command = {});
 
-// Prints the error of `file` and the way out, which is `advice` if the error itself names none. Returns the
+// Prints the error of `file` and the way out: `advice`, if the error itself names none. Returns the
 // exit code.
 int Fail(std::string_view file, const Status& status, std::string_view advice = {});
 
-// The reader of the output is gone, as in "hako list | head": not an error. Fail then prints
-// nothing and returns the exit code of SIGPIPE, after the database was closed normally.
+// The status if the reader of the output is gone, as in "hako list | head". That is not an error:
+// Fail prints nothing for it and returns the exit code of SIGPIPE, after the database was closed
+// normally.
 inline Status ClosedPipe() { return absl::CancelledError("closed pipe"); }
-// A failed write; `error` is errno.
+// The status of a failed write; `error` is errno.
 Status WriteError(int error);
 
 // Prints a usage error in two lines; `command` as in "perf sequence", empty for the program itself.

@@ -11,7 +11,8 @@
 namespace hako::tool {
 namespace {
 
-// The number of characters to insert, delete or replace that turns one into the other.
+// Returns how many characters must be inserted, deleted or replaced to turn one text into the
+// other.
 std::size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -26,7 +27,7 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// Names of the commands in other programs.
+// The names that other programs have for these commands.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"add", "set"},         {"backup", "copy"},    {"cat", "get"},          {"check", "verify"},   {"cli", "shell"},
     {"compact", "rebuild"}, {"cp", "copy"},        {"del", "remove"},       {"delete", "remove"},  {"dump", "export"},

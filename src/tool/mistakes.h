@@ -8,13 +8,13 @@
 
 namespace hako::tool {
 
-// The commands right below `app`.
+// Returns the names of the commands right below `app`.
 std::vector<std::string> CommandNames(const CLI::App& app);
 
-// "; did you mean 'x'?" if one of the names is near enough.
+// Returns "; did you mean 'x'?" if one of the names is similar enough, else an empty text.
 std::string Suggest(std::string_view given, const std::vector<std::string>& names);
 
-// The innermost command on the line, and its name as in "perf sequence".
+// Returns the innermost command on the line, and sets *name to its name, such as "perf sequence".
 const CLI::App* ChosenCommand(const CLI::App& root, std::string* name);
 
 // Prints the usage error and returns the exit code.

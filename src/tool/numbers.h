@@ -6,7 +6,7 @@
 
 namespace hako::tool {
 
-// 1234567 as "1,234,567".
+// Formats 1234567 as "1,234,567".
 inline std::string GroupDigits(std::uint64_t number) {
   std::string digits = std::to_string(number);
   for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');

@@ -12,8 +12,8 @@
 
 namespace hako::tool {
 
-// Bytes to a file descriptor, gathered into large writes. After a failed write the rest is dropped,
-// and Flush returns the error.
+// Writes bytes to a file descriptor, gathered into large writes. After a failed write it drops the
+// rest, and Flush returns the error.
 class Output {
  public:
   explicit Output(int fd) : fd_(fd) {}
@@ -38,11 +38,11 @@ class Output {
 
 enum class RecordStyle {
   kPrintable,  // escaped for display
-  kRaw,        // raw bytes, a tab between key and value, a line feed at the end
+  kRaw,        // raw bytes, with a tab between key and value and a line feed at the end
   kTsv,        // as kRaw, with tabs, line feeds and backslashes escaped: the format of import
-  kJson,       // {"key":"...","value":"..."}; other bytes than UTF-8 as {"b64":"..."}
+  kJson,       // {"key":"...","value":"..."}; bytes that are not UTF-8 as {"b64":"..."}
   kHex,
-  kNul,  // raw bytes, NUL after the key and after the value
+  kNul,  // raw bytes, with a zero byte after the key and after the value
 };
 
 class StyleOptions {
@@ -50,10 +50,10 @@ class StyleOptions {
   void AddTo(CLI::App* app);
   RecordStyle style() const;
   bool is_raw() const { return raw_; }
-  // A record in this style. With --number a value of 8 bytes, as `set --incr` stores them, is its
-  // decimal digits.
+  // Appends a record in this style. With --number, a value of 8 bytes, as `set --incr` stores it,
+  // appears in decimal.
   void Append(std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out) const;
-  void AppendValue(std::string_view value, std::string* out) const;  // alone, without an end
+  void AppendValue(std::string_view value, std::string* out) const;  // without anything after it
 
  private:
   std::string_view Shown(std::string_view value, std::string* digits) const;
@@ -61,22 +61,22 @@ class StyleOptions {
   bool escape_ = false, raw_ = false, tsv_ = false, json_ = false, hex_ = false, nul_ = false;
 };
 
-// The option --unescape: keys and values of the command line contain escapes, for those that an
-// argument cannot hold.
+// The option --unescape: keys and values on the command line contain escapes, because an argument
+// cannot hold all bytes.
 class UnescapeOption {
  public:
   static constexpr std::string_view kMalformed = "--unescape: invalid escape, none of \\\\ \\t \\n \\r \\0 \\xHH";
   void AddTo(CLI::App* app);
   bool is_given() const { return is_given_; }
-  // Decodes them all if the option is given; false if one is malformed.
+  // Decodes all texts if the option is given. Returns false if one of them is malformed.
   bool Apply(std::initializer_list<std::string*> texts) const;
 
  private:
   bool is_given_ = false;
 };
 
-// One record, with its end; without a value or without a key where that is nullopt. On a terminal
-// that shows colour, keys are coloured.
+// Appends a record with its end. Leaves out the key or the value if it is nullopt. Colours keys on
+// a terminal with colours.
 void AppendRecord(RecordStyle style, std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out);
 
 }  // namespace hako::tool

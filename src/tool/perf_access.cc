@@ -14,7 +14,7 @@ constexpr std::int64_t kBlockSizeLeast = 512, kBlockSizeMost = 64 << 10;
 
 FileOptions PerfAccess::ToFileOptions() const {
   FileOptions file;
-  if (IsMapped()) return file;  // NoteUnused names those that are given
+  if (IsMapped()) return file;  // NoteUnused prints the options that were given
   file.direct = direct_io;
   file.sync = sync_io;
   file.padding = direct_io && padding;

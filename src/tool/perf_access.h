@@ -1,4 +1,4 @@
-// hako perf: how a file is accessed.
+// hako perf: the options that say how a file is accessed.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace hako::tool {
 struct PerfAccess {
   std::string device = "mmap";
   bool direct_io = false, sync_io = false, padding = false, pagecache = false;
-  std::int64_t block_size = -1;  // what the device asks for
+  std::int64_t block_size = -1;  // -1 = what the device prefers
   std::int64_t file_cache = -1;
   std::int64_t min_read_size = 0;
 
@@ -26,10 +26,10 @@ struct PerfAccess {
 
 void AddAccessOptions(CLI::App* app, PerfAccess* access);
 
-// The error in the flags for a database in a file; empty if there is none.
+// Returns the error in the flags for a database in a file; empty if there is none.
 std::string MistakeIn(const PerfAccess& access);
 
-// Notes each flag given without effect on a database of this kind, and its requirement.
+// Prints each given flag that has no effect on a database of this kind, and what it requires.
 void NoteUnused(const PerfAccess& access, std::string_view kind, std::string_view command);
 
 }  // namespace hako::tool

@@ -123,7 +123,7 @@ void AddStallOptions(CLI::App* app, PerfOptions* options) {
 
 int RunStalls(PerfOptions& options) {
   if (!options.stalls) return FailUsage("perf", "nothing to measure: give sequence, parallel, wicked or --stalls");
-  // If the whole tree fits into memory, a large batch shows no stalls.
+  // If the whole tree fitted into memory, a large batch would show no stalls.
   if (options.cache_bytes < 0) options.cache_bytes = std::max<std::int64_t>(1 << 20, options.num_records * (options.value_size + 16) / 10);
   return RunOn(PerfRunKind::kStalls, options);
 }

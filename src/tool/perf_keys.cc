@@ -36,7 +36,7 @@ NumberStream::NumberStream(const PerfOptions& options, int thread)
 
 namespace {
 
-// The integral of x^-s from 1, and its inverse.
+// The integral of t^-s from 1 to x, and its inverse.
 double Integral(double x) { return (std::pow(x, 1 - Zipf::kExponent) - 1) / (1 - Zipf::kExponent); }
 double InverseIntegral(double y) { return std::pow(1 + y * (1 - Zipf::kExponent), 1 / (1 - Zipf::kExponent)); }
 double Density(double x) { return std::pow(x, -Zipf::kExponent); }
@@ -61,13 +61,13 @@ std::uint64_t Zipf::operator()(std::mt19937_64& generator) const {
 PreparedKeys::PreparedKeys(const PerfOptions& options, std::string_view order, std::int64_t miss_percent)
     : num_iterations_(options.num_iterations) {
   const auto total = static_cast<std::size_t>(options.num_iterations * options.num_threads);
-  std::vector<std::int32_t> numbers;  // as the phase Setting has them
+  std::vector<std::int32_t> numbers;  // numbers in the order of the phase Setting
   numbers.reserve(total);
   for (int thread = 0; thread < options.num_threads; ++thread) {
     NumberStream stream(options, thread);
     for (std::int64_t i = 0; i < num_iterations_; ++i) numbers.push_back(static_cast<std::int32_t>(stream.Next(i)));
   }
-  // A generator independent of that of the phase Setting.
+  // Independent of the generator of the phase Setting.
   std::mt19937_64 generator(SeedOf(options, options.random_seed) ^ 0x9e3779b97f4a7c15);
   if (order != "same") std::shuffle(numbers.begin(), numbers.end(), generator);
   const Zipf zipf(total);

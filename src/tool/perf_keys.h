@@ -1,4 +1,4 @@
-// The keys and values of "perf": those of tkrzw_dbm_perf, made during the phase, and those of the
+// The keys and values of "perf": as in tkrzw_dbm_perf, made during the phase; and those of the
 // honest modes, made before the timing starts.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace hako::tool {
 
-// A number in decimal, at least 8 digits; with `absent` the last one is a letter, so that the key
-// is never stored.
+// A number in decimal, of at least 8 digits. With `absent` the last one is a letter, so that no
+// record has the key.
 class NumberKey {
  public:
   std::string_view Set(std::int64_t number, bool absent = false);
@@ -39,7 +39,7 @@ class NumberStream {
   std::uniform_int_distribution<std::int32_t> distribution_;
 };
 
-// Ranks 0 .. n-1, rank k with a probability proportional to (k + 1)^-kExponent:
+// Draws ranks 0 .. n-1, rank k with a probability proportional to (k + 1)^-kExponent:
 // rejection-inversion, W. Hörmann and G. Derflinger, 1996.
 class Zipf {
  public:
@@ -52,8 +52,8 @@ class Zipf {
   double begin_, end_, shortcut_;
 };
 
-// The prepared keys of all threads for one phase: the keys of the phase Setting in `order`, of
-// which `miss_percent` are replaced by absent ones. Takes 16 bytes a key.
+// The prepared keys of all threads for one phase: the keys of the phase Setting in `order`, with
+// `miss_percent` of them replaced by absent ones. Takes 16 bytes for each key.
 class PreparedKeys {
  public:
   PreparedKeys(const PerfOptions& options, std::string_view order, std::int64_t miss_percent);
@@ -82,7 +82,7 @@ class ValueStream {
   std::string buffer_;
 };
 
-// The seed of a generator of the run: `seed`, or entropy if the user chose that.
+// Returns the seed of a generator of the run: `seed`, or entropy if the user chose that.
 std::uint32_t SeedOf(const PerfOptions& options, std::int64_t seed);
 
 }  // namespace hako::tool

@@ -1,4 +1,4 @@
-// Shared by the runs of perf: phases in several threads, their timing, reports and errors.
+// The common part of the runs of perf: phases in several threads, their timing, reports and errors.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class PerfRun {
     std::string_view name;
     bool is_update = false;
     bool truncate = false;
-    std::int64_t extra_mem = 0;  // memory of this phase that is not the database's
+    std::int64_t extra_mem = 0;  // memory of this phase that does not belong to the database
   };
 
   // Runs task(thread) in every thread. Later phases are skipped if the database could not be
@@ -123,7 +123,7 @@ class PerfRun {
     return elapsed;
   }
 
-  // nullopt without direct I/O.
+  // Returns nullopt without direct I/O.
   std::optional<DeviceTraffic> DeviceSinceOpen() {
     if (!Target::kIsInFile || !options_.access.direct_io) return std::nullopt;
     const Stats stats = db().GetStats();

@@ -1,5 +1,5 @@
-// The runs of perf on one kind of database. Included by one file for each kind (perf_hash.cc,
-// perf_tree.cc, perf_memory.cc), as each compiles all runs.
+// The runs of perf on one kind of database. One file for each kind includes it (perf_hash.cc,
+// perf_tree.cc, perf_memory.cc), because each compiles all runs.
 #pragma once
 
 #include "tool/perf.h"

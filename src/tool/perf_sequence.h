@@ -1,7 +1,7 @@
 // "perf sequence": the phases Setting, Getting, Iterating, Removing, in turn, each in all threads
-// at once. As in tkrzw_dbm_perf, keys are made within the timing, read in the order in which they
-// were set, and a value is looked up but not copied. Each of the three can be changed (--honest:
-// all three), and absent keys can be mixed in.
+// at once. As in tkrzw_dbm_perf, keys are made within the timing, records are read in the order in
+// which they were set, and a value is looked up but not copied. Options change each of these three
+// (--honest changes all), and can mix in absent keys.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class Sequence : PerfRun<Target> {
  public:
   explicit Sequence(const PerfOptions& options) : Base(options) {}
 
-  // The exit code.
+  // Returns the exit code.
   int Run() {
     const bool all = options_.IsAll();
     if (all || options_.set_only) Run({.name = "Setting", .is_update = true, .truncate = true}, &Sequence::SetRecords);
@@ -35,7 +35,7 @@ class Sequence : PerfRun<Target> {
   }
 
  private:
-  // One thread's keys of the phase.
+  // The keys of one thread in the phase.
   class Keys {
    public:
     Keys(const Sequence& sequence, int thread) : prepared_(sequence.prepared_.get()), thread_(thread), stream_(sequence.options_, thread) {}
@@ -107,7 +107,7 @@ class Sequence : PerfRun<Target> {
     return options_.random_value || value.size() == static_cast<std::size_t>(options_.value_size);
   }
 
-  // With random keys that differ from phase to phase, an absent one is no error.
+  // If random keys differ from phase to phase, an absent key is no error.
   Status IgnoreAbsent(Status status) const {
     return absl::IsNotFound(status) && options_.random_key && options_.random_seed < 0 ? absl::OkStatus() : status;
   }

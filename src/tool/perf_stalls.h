@@ -45,7 +45,7 @@ class Stalls {
     PrintStallHead(options_);
     Operations operations(target_.db(), records_, scale_);
     if (!harvests) status = operations.Fill(0, records_.size());
-    // Replaces each tenth record, so that space is needed everywhere.
+    // Replace every tenth record, so that space is needed everywhere.
     if (harvests) status = Measure(kHarvest, [&] { return operations.Fill(0, records_.size() / 10 + 1); });
     for (const std::string_view name : kStallOperations) {
       if (!status.ok()) break;

@@ -1,6 +1,6 @@
 // The target of perf: the kind of database under test. SetUp opens it for a phase, db() returns it,
-// TearDown closes it. perf consists of templates over it, so that it measures the library without
-// virtual calls.
+// TearDown closes it. perf consists of templates over the target, so it measures the library
+// without virtual calls.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ class FileTarget {
   bool is_writable_ = false;
 };
 
-// A database in memory, which lives through all phases, or, with --path, is loaded from there
-// before each and saved after those that write.
+// A database in memory, which lives through all phases. With --path it is loaded before each phase,
+// and saved after each phase that writes.
 template <class D>
 class MemoryTarget {
  public:

@@ -53,12 +53,12 @@ class Wicked : PerfRun<Target> {
       const Status status = db().Set(key, value, {.overwrite = random() % 3 != 0, .old_value = &found});
       return Check("Set", absl::IsAlreadyExists(status) ? absl::OkStatus() : status) && CheckValue("Set", found);
     }
-    const Status status = db().Get(key, &found);  // unspecified if nothing was found: an attempt that raced may have changed it
+    const Status status = db().Get(key, &found);  // `found` is unspecified after NotFound: an attempt that was repeated may have changed it
     return Check("Get", Tolerate(status)) && (!status.ok() || CheckValue("Get", found));
   }
 
-  // Moves from the key or from the end over a few records, in ordered databases also backwards, and
-  // removes one in ten.
+  // Moves from the key, or from the first or last record, over a few records, and removes one in
+  // ten. In ordered databases it also moves backwards.
   bool Scan(std::mt19937& random, std::string_view key) {
     auto it = db().MakeIterator();
     const bool from_end = random() % 2 == 0;

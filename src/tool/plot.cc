@@ -61,7 +61,7 @@ Chart Sizes::ByPowers(std::string title, std::string_view of_what) const {
                             GroupDigits(median), ", mean ",
                             mean < 100 ? absl::StrFormat("%.1f", mean) : GroupDigits(static_cast<std::uint64_t>(std::llround(mean))),
                             ", greatest ", GroupDigits(counts_.rbegin()->first), " bytes");
-  // Bar n has the sizes of n bits: 0, 1, 2 to 3, 4 to 7, ...
+  // Bar n is for the sizes of n bits: 0, 1, 2 to 3, 4 to 7, ...
   const int first = static_cast<int>(std::bit_width(counts_.begin()->first)),
             last = static_cast<int>(std::bit_width(counts_.rbegin()->first));
   for (int bits = first; bits <= last; ++bits) {
@@ -112,7 +112,7 @@ void AppendText(const Chart& chart, std::string* out) {
 }
 
 std::string Svg(std::string_view title, std::string_view subtitle, const std::vector<Chart>& charts) {
-  constexpr int kWidth = 480, kHeight = 290, kGap = 24, kTop = 96;  // of a card, and above the first
+  constexpr int kWidth = 480, kHeight = 290, kGap = 24, kTop = 96;  // the size of a card, and the space around the cards
   const int num_rows = static_cast<int>(charts.size() + 1) / 2;
   const int width = 2 * kWidth + 3 * kGap, height = kTop + num_rows * (kHeight + kGap);
   std::string svg = absl::StrFormat(
@@ -143,8 +143,8 @@ std::string Svg(std::string_view title, std::string_view subtitle, const std::ve
       label_width = std::max(label_width, DisplayWidth(bar.label));
       value_width = std::max(value_width, ShownValue(chart, bar.value).size());
     }
-    const bool is_crowded = static_cast<double>(label_width) * 5.8 > step;      // labels are slanted then
-    const bool has_values = static_cast<double>(value_width) * 5.2 < step + 4;  // else only the greatest has
+    const bool is_crowded = static_cast<double>(label_width) * 5.8 > step;      // then labels are slanted
+    const bool has_values = static_cast<double>(value_width) * 5.2 < step + 4;  // else only the greatest bar has a value
     for (std::size_t j = 0; j < chart.bars.size(); ++j) {
       const Chart::Bar& bar = chart.bars[j];
       const double center = kPlotLeft + (static_cast<double>(j) + 0.5) * step;

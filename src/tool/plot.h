@@ -17,10 +17,10 @@ struct Chart {
   std::string title;  // "Sizes of keys"
   std::string note;   // "3,000 keys: least 2, median 5, mean 4.6, greatest 5 bytes"
   std::vector<Bar> bars;
-  bool is_bytes = false;  // the values are bytes, and no numbers of things
+  bool is_bytes = false;  // whether the values are bytes rather than counts
 };
 
-// How often there is each size.
+// Counts how often each size occurs.
 class Sizes {
  public:
   void Add(std::uint64_t size, std::uint64_t count = 1) {
@@ -29,9 +29,10 @@ class Sizes {
     sum_ += static_cast<double>(size) * static_cast<double>(count);
   }
   std::uint64_t num() const { return num_; }
-  // A bar for each power of two; the note says the least, median, mean and greatest in bytes.
+  // A chart with a bar for each power of two. The note has the least, median, mean and greatest
+  // size in bytes.
   Chart ByPowers(std::string title, std::string_view of_what) const;
-  // A bar for each size, from 0 on, the last for all from `most` on.
+  // A chart with a bar for each size from 0 on. The last bar is for all sizes from `most` on.
   Chart BySize(std::string title, std::string note, std::uint64_t most) const;
 
  private:
@@ -40,12 +41,12 @@ class Sizes {
   double sum_ = 0;
 };
 
-// A bar for each tenth of parts of a whole, in percent from 0 to 100.
+// A chart with a bar for each tenth of the range from 0 to 100 percent.
 Chart ByTenths(std::string title, std::string note, const std::vector<double>& percents);
 
-// Lines of text with bars of block characters, which fit 80 columns.
+// Appends lines of at most 80 columns, with bars of block characters.
 void AppendText(const Chart& chart, std::string* out);
-// A picture of all charts that needs nothing else: two a row, under a title.
+// Returns one self-contained picture of all charts: two in a row, under a title.
 std::string Svg(std::string_view title, std::string_view subtitle, const std::vector<Chart>& charts);
 
 }  // namespace hako::tool

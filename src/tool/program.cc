@@ -34,30 +34,30 @@ constexpr const char* kFooter =
     "3 a file could not be opened, read or written; 4 another process has the database open; 128 + N stopped by\n"
     "signal N (130 for Ctrl-C). Data goes to stdout, everything else to stderr.";
 
-// The version of the library, and separately those of the file formats.
+// Returns the version of the library, and those of the file formats.
 std::string VersionText() {
   return absl::StrCat("hako ", HAKO_VERSION_STRING, "\nfile format: hash (.hkh) ", format::kHashFileVersion, ", tree (.hkt) ",
                       format::kTreeFileVersion, ", array (.hka) ", format::kArrayFileVersion, ", snapshot (.hks) ",
                       format::kSnapshotVersion, ", read and written");
 }
 
-// If a standard stream is closed, the next file opened, such as a database, would get its
-// descriptor, and messages would be written into it. Opens a file there that fails whenever it is
-// used.
+// If a standard stream is closed, the next file that is opened, such as a database, would get its
+// descriptor, and messages would be written into that file. So this opens a file in its place that
+// fails when it is used.
 void OccupyStandardStreams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
 
-// Buffers all output of printf, except on a terminal, which shows each line at once. A single write
-// reports the error of a failure.
+// Buffers all output of printf, except on a terminal, which shows each line at once. So one flush
+// reports a failed write.
 void BufferStandardOutput() {
   static char buffer[256 << 10];
   if (isatty(STDOUT_FILENO) != 1) (void)std::setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
 }
 
-// Flushes the output of printf. A failure, now or before, fails the command.
+// Flushes the output of printf. If a write has failed, now or before, the command fails.
 int FlushStandardOutput(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
@@ -99,13 +99,13 @@ int Run(std::vector<std::string> args) {
   CLI::App root("An embedded key-value database: hash tables and ordered trees, each in one file or in memory.", "hako");
   root.footer(kFooter);
   root.set_version_flag("--version", VersionText());
-  root.require_subcommand(0, 1);  // at most one, so that later words are never taken for commands
+  root.require_subcommand(0, 1);  // at most one, so that later words are never commands
 
   Commands commands(&root);
   AddCommands(commands);
   commands.Add("help", "Explain a command: hako help CMD", [] { return kExitDone; });
 
-  if (!args.empty() && args[0] == "help") {  // help CMD is CMD --help
+  if (!args.empty() && args[0] == "help") {  // "help CMD" means "CMD --help"
     args.erase(args.begin());
     const std::vector<std::string> names = CommandNames(root);
     if (!args.empty() && std::find(names.begin(), names.end(), args[0]) == names.end())
@@ -115,7 +115,7 @@ int Run(std::vector<std::string> args) {
   if (args.empty()) args.push_back("--help");
 
   try {
-    std::reverse(args.begin(), args.end());  // as CLI11 wants them
+    std::reverse(args.begin(), args.end());  // CLI11 expects them in reverse order
     root.parse(args);
   } catch (const CLI::CallForVersion&) {
     std::printf("%s\n", root.version().c_str());
@@ -128,7 +128,7 @@ int Run(std::vector<std::string> args) {
   }
   std::string name;
   const CLI::App* chosen = ChosenCommand(root, &name);
-  if (!CommandNames(*chosen).empty() && chosen->parse_order().empty()) {  // a group of commands: its help lists them
+  if (!CommandNames(*chosen).empty() && chosen->parse_order().empty()) {  // a group of commands, whose help lists them
     std::printf("%s", root.help().c_str());
     return kExitDone;
   }
@@ -142,7 +142,7 @@ int RunProgram(int argc, char** argv) {
     OccupyStandardStreams();
     BufferStandardOutput();
     AddOtherTrees();
-    std::signal(SIGPIPE, SIG_IGN);  // a write then fails, and the database is closed in order
+    std::signal(SIGPIPE, SIG_IGN);  // then a write fails instead, and the database is closed properly
     return FlushStandardOutput(Run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::bad_alloc&) {
     std::fputs("hako: out of memory; end other programs, or use a machine with more\n", stderr);

@@ -19,18 +19,18 @@ class Progress {
  public:
   using Clock = std::function<double()>;  // seconds
 
-  // `total`: the final `done` of Update; 0 = unknown. Prints nothing if `out` is nullptr.
+  // `total` is the final `done` of Update; 0 = unknown. Prints nothing if `out` is nullptr.
   Progress(std::FILE* out, std::uint64_t total, Clock clock = &Progress::Now)
       : out_(out), total_(total), clock_(std::move(clock)), start_(clock_()), next_(start_ + 1) {}
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress() { Finish(); }
 
-  // stderr if it is a terminal and progress is wanted; otherwise nullptr.
+  // Returns stderr if it is a terminal and progress is wanted, otherwise nullptr.
   static std::FILE* Stream(bool is_wanted);
 
-  // `done` of the total; `records` processed so far. Reads the clock, so call it once in a few
-  // hundred records.
+  // `done` is the part of the total that is done, `records` the number of records so far. Reads the
+  // clock, so call it once in a few hundred records.
   void Update(std::uint64_t done, std::uint64_t records) {
     if (out_ != nullptr) Show(done, records);
   }
@@ -49,12 +49,13 @@ class Progress {
   std::uint64_t total_;
   Clock clock_;
   double start_;
-  double next_;            // when to print
-  std::size_t width_ = 0;  // of the line on the screen
+  double next_;            // the time of the next print
+  std::size_t width_ = 0;  // width of the line on the screen
 };
 
-// A line on a terminal for one long call without progress reports: its name and its time so far. As
-// Progress, it appears after one second if stderr is a terminal, and is erased at the end.
+// A line on a terminal for one long call that does not report its progress: the name and the time
+// so far. Like that of Progress, it appears after one second if stderr is a terminal, and is erased
+// at the end.
 class Ticker {
  public:
   explicit Ticker(std::string what, std::FILE* out = Progress::Stream(true));
@@ -70,7 +71,7 @@ class Ticker {
   std::mutex mutex_;
   std::condition_variable wakes_;
   bool is_done_ = false;
-  std::thread thread_;  // none if nothing is shown
+  std::thread thread_;  // not started if nothing is shown
 };
 
 }  // namespace hako::tool

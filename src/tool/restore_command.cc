@@ -32,7 +32,7 @@ struct RestoreCommandOptions {
   hako::RestoreOptions restore;
 };
 
-// "4711" is an LSN, all else a time.
+// A text such as "4711" is an LSN, and anything else a time.
 bool TakePoint(const std::string& text, hako::RestoreOptions* options) {
   std::uint64_t number = 0;
   if (text.find_first_not_of("0123456789") == text.npos && absl::SimpleAtoi(text, &number)) return options->until_lsn = number, true;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kCellMin = 8;  // columns that a narrowed cell keeps
 
-// The columns of the character at the beginning of `text`, and its bytes.
+// Returns how many columns and bytes the character at the beginning of `text` takes.
 std::pair<std::size_t, std::size_t> WidthOfCharacter(std::string_view text) {
   static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   const std::size_t size = text::Utf8Length(text);
@@ -39,7 +39,7 @@ std::size_t TerminalWidth() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// A value as a cell shows it: one line, without control characters.
+// Returns the text of a cell: one line, without control characters.
 std::string Shown(const Value& value) {
   std::string text, buffer;
   if (value.is_null()) return text;
@@ -64,7 +64,7 @@ void AppendRule(const std::vector<std::size_t>& widths, const char* left, const 
   absl::StrAppend(out, right, "\n");
 }
 
-// Narrows the widest cells until the box fits. False if it does not fit either way.
+// Narrows the widest columns until the box fits. Returns false if it cannot fit.
 bool Narrow(std::size_t limit, std::vector<std::size_t>* widths) {
   while (std::accumulate(widths->begin(), widths->end(), 3 * widths->size() + 1) > limit) {
     const auto widest = std::max_element(widths->begin(), widths->end());
@@ -185,7 +185,7 @@ void RowPrinter::PrintBox() {
     }
   }
   std::string* const out = output_.buffer();
-  if (!Narrow(TerminalWidth(), &widths)) {  // a column below the other
+  if (!Narrow(TerminalWidth(), &widths)) {  // prints the columns one below the other
     std::size_t name_width = 0;
     for (const std::string& column : columns_) name_width = std::max(name_width, DisplayWidth(Shown(Value(column))));
     const std::size_t rest = std::max(TerminalWidth(), name_width + 20) - name_width - 6;

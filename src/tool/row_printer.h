@@ -30,12 +30,13 @@ class RowPrinter {
  public:
   using Row = std::vector<std::pair<std::string, OwnedValue>>;
 
-  // `columns`: those of CSV, and the first of a box, in their order; rows may lack some.
+  // `columns` are the columns of CSV, and the first columns of a box, in this order. Rows may lack
+  // some.
   RowPrinter(RowStyle style, std::vector<std::string> columns, Output& output);
 
-  // Prints a row, or keeps it: a box needs the widths of its first kBoxRows rows.
+  // Prints a row, or keeps it, because a box depends on the widths of its first kBoxRows rows.
   void Add(Row row);
-  // After the last row. A box is followed by the number of rows.
+  // Call after the last row. Prints the number of rows after a box.
   void Finish();
   std::uint64_t num_rows() const { return num_rows_; }
 
@@ -49,12 +50,13 @@ class RowPrinter {
   std::vector<std::string> columns_;
   Output& output_;
   std::uint64_t num_rows_ = 0;
-  std::vector<Row> rows_;  // of the box
+  std::vector<Row> rows_;  // the rows of the box
 };
 
-// The columns that a text takes on a terminal.
+// Returns how many columns a text takes on a terminal.
 std::size_t DisplayWidth(std::string_view text);
-// The beginning of a text that takes at most `width` columns, with … at its end if it is cut.
+// Returns the beginning of a text that takes at most `width` columns, with … at its end if it is
+// cut.
 std::string CutToWidth(std::string_view text, std::size_t width);
 
 }  // namespace hako::tool

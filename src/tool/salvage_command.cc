@@ -32,7 +32,7 @@ std::string QuotedKey(std::string_view key) {
   return quoted + "\"";
 }
 
-// A line for each damaged place, each lost range and each note; then the totals.
+// Appends a line for each damaged place, each lost range and each note; then the totals.
 void AppendReport(const SalvageReport& report, bool is_table, Output& output) {
   std::string& out = *output.buffer();
   for (const SalvageReport::Place& place : report.places) {

@@ -1,4 +1,5 @@
-// The command scrub: one pass of Scrub over the file of a database, at a limited rate if wanted.
+// The command scrub: runs one pass of Scrub over the file of a database, at a limited rate if
+// wanted.
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ nlohmann::ordered_json ToJson(const ScrubProgress::Damage& damage) {
           {"error", std::string(damage.error.message())}};
 }
 
-// A pass; adds what it finds to `total`.
+// Runs a pass, and adds its findings to `total`.
 template <class Db>
 Status ScrubPass(const ScrubCommandOptions& options, Db& db, Output* output, ScrubProgress* total) {
   ScrubOptions step;

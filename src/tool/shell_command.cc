@@ -1,11 +1,11 @@
-// The command shell: a command a line, on one database or table that is opened once and stays open, and
-// locked, to the end.
+// The command shell: runs a command for each line, on one database or table, which stays open and
+// locked to the end.
 //
 // A line is a command of the program without the name of the file: "set key value" in the shell of
 // db.hkh is "hako set db.hkh key value". In the shell of a table a line may also be a statement
-// (hako/table/query_text.h), as it stands or with a semicolon at its end, and "get key" is "hako table get
-// FILE key". On a terminal lines are edited (tool/line_editor.h) and mistakes do no harm; from a pipe or
-// a file the first line that fails is the last.
+// (hako/table/query_text.h), with or without a semicolon at its end, and "get key" is "hako table
+// get FILE key". On a terminal lines are edited (tool/line_editor.h) and mistakes do no harm; from
+// a pipe or a file the first line that fails is the last.
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,7 +37,8 @@ namespace {
 const std::vector<std::string> kLines = {"get",     "set",    "remove", "rekey", "expire",  "count",  "list", "search",
                                          "inspect", "import", "export", "copy",  "rebuild", "verify", "help", "exit"};
 
-// Those of a table: of these "hako table ..." itself, then the others; and the words that begin a statement.
+// The commands in the shell of a table: those of "hako table ...", then others; and the words that
+// begin a statement.
 const std::vector<std::string> kTableCommands = {"get", "put", "remove", "columns", "schema", "index", "import", "export"};
 const std::vector<std::string> kTableLines = {"select",  "update",  "delete",  "explain", "bind",   "get",    "put",
                                               "remove",  "columns", "schema",  "index",   "import", "export", "count",
@@ -48,9 +49,9 @@ bool Has(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The words of a line, separated by blanks outside of quotes. A backslash outside of '...' takes
-// the next character literally. A # at the beginning of a word starts a comment. nullopt if a quote
-// is unterminated.
+// Splits a line into words, which are separated by blanks outside of quotes. A backslash outside of
+// '...' takes the next character literally. A # at the beginning of a word starts a comment.
+// Returns nullopt if a quote is unterminated.
 std::optional<std::vector<std::string>> SplitWords(std::string_view line) {
   std::vector<std::string> words;
   bool in_word = false;
@@ -78,10 +79,10 @@ std::optional<std::vector<std::string>> SplitWords(std::string_view line) {
   return words;
 }
 
-// The lines of standard input. A signal ends the wait for a line.
+// Reads the lines of standard input. A signal ends the wait for a line.
 class Lines {
  public:
-  // nullopt at the end, after a signal, and after a failed read.
+  // Returns nullopt at the end, after a signal, and after a failed read.
   std::optional<std::string> Next() {
     while (true) {
       const std::size_t end = text_.find('\n');
@@ -95,7 +96,7 @@ class Lines {
     }
   }
   int signal() const { return signal_; }
-  const Status& status() const { return status_; }  // why nothing can be read
+  const Status& status() const { return status_; }  // the error of a failed read
 
  private:
   void Read() {
@@ -117,15 +118,15 @@ class Lines {
 
 struct ShellOptions {
   DatabaseOptions database;
-  std::string name;  // as given, with its options
+  std::string name;  // as it was given, with its options
   RowStyleOption style;
 };
 
-// A shell: how its lines run and are completed.
+// A shell. It runs and completes lines.
 class Session {
  public:
   virtual ~Session() = default;
-  // Runs a line; the exit code. nullopt: the line ends the shell.
+  // Runs a line, and returns the exit code; nullopt = the line ends the shell.
   virtual std::optional<int> Run(const std::string& line) = 0;
   virtual LineEditor::Completion Complete(std::string_view line) = 0;
 };
@@ -144,7 +145,7 @@ int FailUnknown(const std::string& wanted, const std::vector<std::string>& names
       "shell", absl::StrCat("unknown command '", wanted, "'", Suggest(wanted, names), "; the commands are ", absl::StrJoin(names, ", ")));
 }
 
-// A word as it would be typed; nullopt if a line cannot hold it.
+// Returns a word as it must be typed; nullopt if a line cannot have it.
 std::optional<std::string> Typed(std::string_view word) {
   std::string typed;
   for (const char c : word) {
@@ -156,7 +157,7 @@ std::optional<std::string> Typed(std::string_view word) {
   return typed;
 }
 
-// Where the last word of a line begins: a blank before it is not escaped.
+// Returns where the last word of a line begins. Escaped blanks do not separate words.
 std::size_t LastWord(std::string_view line) {
   std::size_t begin = line.size();
   while (begin > 0 && (line[begin - 1] != ' ' || (begin > 1 && line[begin - 2] == '\\'))) --begin;
@@ -173,7 +174,7 @@ void OfferOptions(const Commands& commands, const std::string& command, std::str
   }
 }
 
-constexpr std::size_t kKeysMax = 50;  // that a completion offers
+constexpr std::size_t kKeysMax = 50;  // the most keys that a completion offers
 
 class DatabaseSession final : public Session {
  public:
@@ -198,13 +199,14 @@ class DatabaseSession final : public Session {
     return run_(*words);
   }
 
-  // Commands, their options, and keys of ordered databases, where few keys have to be read.
+  // Offers commands, their options, and keys of ordered databases, in which that takes reading few
+  // keys.
   LineEditor::Completion Complete(std::string_view line) override {
     LineEditor::Completion completion;
     completion.begin = LastWord(line);
     const std::string_view typed = line.substr(completion.begin);
     const std::optional<std::vector<std::string>> before = SplitWords(line.substr(0, completion.begin));
-    if (!before) return completion;  // within quotes
+    if (!before) return completion;  // the cursor is within quotes
     if (before->empty() || (before->size() == 1 && before->front() == "help")) {
       for (const std::string& name : kLines) {
         if (name.starts_with(typed)) completion.words.push_back(name);
@@ -272,7 +274,7 @@ class TableSession final : public Session {
     return run_(*words);
   }
 
-  // Commands and their options, words and columns of statements, and keys.
+  // Offers commands and their options, words and columns of statements, and keys.
   LineEditor::Completion Complete(std::string_view line) override {
     LineEditor::Completion completion;
     const std::string first = absl::AsciiStrToLower(ToAbsl(line.substr(0, line.find(' '))));

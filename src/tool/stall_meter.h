@@ -1,7 +1,7 @@
 // Measures how long single Gets and Sets take beside a longer operation on the same database.
 //
 // One thread gets and another one sets random records while the calling thread runs the operation.
-// The last Get and the last Set end after it, so a wait that the operation causes is never cut off.
+// The last Get and the last Set end after the operation, so a wait that it causes is never cut off.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ class StallRecords {
     return key;
   }
   static std::string_view ViewOf(const Key& key) { return {key.data(), key.size()}; }
-  // One of many values of the usual size, chosen by `seed`.
+  // Returns one of many values of the usual size, chosen by `seed`.
   std::string_view Value(std::uint64_t seed) const { return Value(seed, value_size_); }
   std::string_view Value(std::uint64_t seed, std::size_t size) const { return {bytes_.data() + MixBits(seed) % kSlack, size}; }
 
@@ -55,9 +55,9 @@ class StallRecords {
 };
 
 struct StallReport {
-  double elapsed = 0;  // seconds of the operation
+  double elapsed = 0;  // duration of the operation, in seconds
   LatencyHistogram gets, sets;
-  Status status;  // the first error of any of the three threads
+  Status status;  // the first error of the three threads
 };
 
 // Runs operation(), which returns a Status, beside Gets and Sets. With `is_durable` each Set

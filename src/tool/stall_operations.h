@@ -1,6 +1,6 @@
 // The maintenance operations beside which "perf --stalls" measures Gets and Sets. Prepare makes
-// unmeasured preparations, Run is the operation. Each keeps records 0 .. size-1, so the operations
-// can run in any order.
+// preparations that are not measured, and Run executes the operation. After each operation the
+// records are 0 .. size-1 again, so the operations can run in any order.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct StallScale {
   std::uint64_t batch_size = 0;  // keys of one ProcessMulti
   std::size_t huge_size = 0;     // bytes of the huge value
   double seconds = 1;            // how long "idle" lasts
-  std::string copy_path;         // empty: nothing is copied or saved
+  std::string copy_path;         // empty = nothing is copied or saved
 };
 
 // "harvest", the recovery after a kill, requires another process and is left to the caller.
@@ -103,8 +103,8 @@ class StallOperations {
     }
     return absl::OkStatus();
   }
-  // Waits until a checkpoint started by dirty pages has ended. The wait is bounded, because all of
-  // them may fit.
+  // Fills until a checkpoint that dirty pages have started has ended. The number of Sets is
+  // bounded, because all pages may fit into memory.
   Status FillUntilCheckpoint() {
     const std::uint64_t epoch = db_.GetStats().epoch;
     for (std::uint64_t i = 0; i < 2 * records_.size() && db_.GetStats().epoch == epoch; ++i) {
@@ -124,7 +124,7 @@ class StallOperations {
     for (const std::uint64_t seed : {1, 2}) HAKO_RETURN_IF_ERROR(db_.Set(kHugeKey, records_.Value(seed + round_, scale_.huge_size)));
     return db_.Get(kHugeKey, &value);
   }
-  // Keys at equal distances, so that they lie on as many pages as possible.
+  // Sets keys at equal distances, so that they lie on as many pages as possible.
   Status SetBatch() {
     const std::uint64_t count = std::clamp<std::uint64_t>(scale_.batch_size, 1, records_.size());
     std::vector<StallRecords::Key> keys(count);

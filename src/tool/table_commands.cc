@@ -144,7 +144,7 @@ void AppendIndex(const IndexInfo& info, std::string* out) {
   absl::StrAppend(out, info.is_ready ? "\n" : "\tbeing built\n");
 }
 
-// Whether no two rows have the same value of the column.
+// Whether a unique index makes the values of the column unique.
 bool IsUnique(const std::vector<IndexInfo>& indices, const std::string& column) {
   return std::any_of(indices.begin(), indices.end(), [&](const IndexInfo& info) {
     return info.options.unique && info.options.where.empty() && info.options.columns.size() == 1 &&

@@ -27,7 +27,7 @@ int Select(const DatabaseOptions& database, TableDBM& table, const Statement& st
     printer.Add(std::move(row));
     return output.ok();
   });
-  if (absl::IsInvalidArgument(shown.status())) return FailTable(database, shown.status());  // it has shown nothing
+  if (absl::IsInvalidArgument(shown.status())) return FailTable(database, shown.status());  // nothing was printed yet
   printer.Finish();
   const int code = Finish(output, kExitDone);
   return shown.ok() ? code : FailTable(database, shown.status());
@@ -55,7 +55,7 @@ StatusOr<Statement> ParseWithParameters(const std::string& statement, const std:
 }
 
 int FailTable(const DatabaseOptions& database, const Status& status) {
-  // What is wrong with the arguments, a statement or a row is no error of the file.
+  // An error in the arguments, a statement or a row is not an error of the file.
   if (absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) || absl::IsAlreadyExists(status)) {
     Complain(absl::StrCat(database.path(), ": ", status.message()), "table");
     return kExitUsage;

@@ -11,17 +11,18 @@
 
 namespace hako::tool {
 
-// A word of the command line as the value of a cell: true, false, null and 'text' as in a statement; all
-// else is a text without a type (Value::Untyped).
+// Converts a word of the command line to the value of a cell: true, false, null and 'text' as in a
+// statement; everything else becomes a text of unknown type (Value::Untyped).
 OwnedValue LiteralOf(const std::string& text);
 
-// The same of several, as the parameters of a statement: a number in decimal is one.
+// Parses a statement whose parameters are words of the command line, converted by LiteralOf;
+// decimal numbers become numbers.
 StatusOr<Statement> ParseWithParameters(const std::string& statement, const std::vector<std::string>& parameters);
 
-// Fail for an error of a statement, a row or the table itself.
+// Calls Fail for an error of a statement, a row or the table itself.
 int FailTable(const DatabaseOptions& database, const Status& status);
 
-// Flushes; returns `code`, or the exit code of a failed write.
+// Flushes the output. Returns `code`, or the exit code of a failed write.
 int Finish(Output& output, int code);
 
 int RunStatement(const DatabaseOptions& database, TableDBM& table, const Statement& statement, RowStyle style);

@@ -13,16 +13,16 @@
 namespace hako::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;  // members in their order
+using Json = nlohmann::ordered_json;  // keeps the order of members
 
 Status FailAt(std::uint64_t line, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("line ", line, ": ", ToAbsl(what)));
 }
 
-// The cell that a field of CSV is.
+// Returns the cell of a field of CSV.
 OwnedValue ValueOf(const CsvField& field) { return Value::Untyped(field.text); }
 
-// Takes the members of one object of JSON; `error` tells what is wrong with it.
+// Takes the members of one JSON object. `error` says what is wrong with it.
 class JsonRow final : public nlohmann::json_sax<Json> {
  public:
   std::vector<std::pair<std::string, OwnedValue>> members;
@@ -35,7 +35,7 @@ class JsonRow final : public nlohmann::json_sax<Json> {
     return number <= static_cast<std::uint64_t>(INT64_MAX) ? Take(number) : FailRange(std::to_string(number));
   }
   bool number_float(Json::number_float_t number, const std::string& text) override {
-    return text.find_first_of(".eE") != text.npos ? Take(number) : FailRange(text);  // an integer that is larger still
+    return text.find_first_of(".eE") != text.npos ? Take(number) : FailRange(text);  // the number is an even larger integer
   }
   bool string(std::string& text) override {
     if (depth_ < 2) return Take(text);
@@ -55,7 +55,7 @@ class JsonRow final : public nlohmann::json_sax<Json> {
   bool start_array(std::size_t) override { return FailMember(); }
   bool end_array() override { return true; }
   bool parse_error(std::size_t, const std::string& text, const nlohmann::detail::exception& cause) override {
-    static constexpr int kTooLarge = 406;  // of nlohmann/json
+    static constexpr int kTooLarge = 406;  // the number of an error of nlohmann/json
     return Fail(cause.id == kTooLarge ? absl::StrCat("member '", name_, "': ", text, " is out of the range of a double") : kNoObject);
   }
 
@@ -164,7 +164,7 @@ void AppendJsonValue(const Value& value, std::string* out) {
   else if (value.kind() == Value::Kind::kDouble && !std::isfinite(value.double_value()))
     text::AppendJsonBytes(value.Text(&buffer), out);
   else if (value.kind() == Value::Kind::kDouble && value.Text(&buffer).find_first_of(".e") == std::string_view::npos)
-    out->append(buffer).append(".0");  // so that it comes back as a double
+    out->append(buffer).append(".0");  // so that it is read as a double again
   else
     out->append(value.Text(&buffer));
 }

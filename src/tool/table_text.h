@@ -1,10 +1,12 @@
-// The texts of tables: rows as CSV (hako/text/csv.h) and as JSON Lines.
+// Rows of tables as CSV (hako/text/csv.h) and as JSON Lines.
 //
-// CSV: the first line names the columns. An empty field without quotes is no cell; "" is an empty
-// text. Fields are texts without a type: Value::Untyped. JSON Lines: an object a line, whose members are cells: a string, a number, a bool,
-// null (no cell), or {"b64":"..."} for bytes that are not UTF-8.
+// CSV: the first line names the columns. An empty field without quotes means no cell; "" is an
+// empty text. Fields are texts of unknown type (Value::Untyped). JSON Lines: each line has an
+// object, whose members are cells: a string, a number, a bool, null (no cell), or {"b64":"..."} for
+// bytes that are not UTF-8.
 //
-// The primary key is the field or member of one name, by default "key"; in CSV without it the first.
+// The primary key is the field or member with a given name, by default "key". If a CSV lacks that
+// field, the first field is the key.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,7 @@ struct TextRow {
   std::uint64_t line = 0;
 };
 
-// Reads rows of a text, piece by piece. The errors are InvalidArgument and name the line.
+// Reads rows of a text, piece by piece. Errors are InvalidArgument, and name the line.
 class TableReader {
  public:
   using Take = std::function<Status(const TextRow& row)>;
@@ -43,7 +45,7 @@ class TableReader {
   TableReader(const TableReader&) = delete;
   TableReader& operator=(const TableReader&) = delete;
   Status Feed(std::string_view piece);
-  // After the last piece.
+  // Call after the last piece.
   Status End();
 
  private:
@@ -57,13 +59,14 @@ class TableReader {
   CsvReader csv_;
   std::vector<std::string> header_;
   std::size_t key_at_ = 0;
-  std::uint64_t line_ = 1;  // of JSON
-  std::string json_;        // the line
+  std::uint64_t line_ = 1;  // number of the line of JSON
+  std::string json_;        // the present line of JSON
 };
 
-// {"key":"...","name":value ...} and a line feed; `columns` empty: all of the row.
+// Appends {"key":"...","name":value ...} and a line feed. If `columns` is empty, appends all cells
+// of the row.
 void AppendJsonRow(std::string_view key, const RowView& row, const std::vector<std::string>& columns, std::string* out);
-// The values of the columns, of which an empty name is the key, in CSV.
+// Appends the values of the columns as CSV. An empty name is the key.
 void AppendCsvRow(std::string_view key, const RowView& row, const std::vector<std::string>& columns, std::string* out);
 void AppendCsvHeader(const std::vector<std::string>& columns, std::string* out);
 void AppendJsonValue(const Value& value, std::string* out);

@@ -18,7 +18,7 @@
 namespace hako::tool {
 namespace {
 
-// The format of a text; nullopt if its name does not tell.
+// Returns whether the text is CSV; nullopt if its name does not tell.
 std::optional<bool> IsCsv(const TableTransfer& options) {
   if (options.format == "csv" || options.format == "jsonl") return options.format == "csv";
   if (!options.format.empty()) return std::nullopt;
@@ -33,14 +33,15 @@ std::string UnknownFormat(const TableTransfer& options) {
                       ".jsonl, or set --format csv or jsonl");
 }
 
-// How many fields of a column of CSV are numbers, and how many are texts, where no type says what they are.
+// How many fields of a column of CSV without a type are numbers, and how many are texts.
 struct FieldCounts {
   std::uint64_t numbers = 0, texts = 0;
-  std::string text;        // the first of them,
-  std::uint64_t line = 0;  // and where it is
+  std::string text;        // the first text,
+  std::uint64_t line = 0;  // and its line
 };
 
-// A column that mixes them is ordered with all numbers before all texts, which is seldom meant.
+// Warns about columns that mix numbers and texts: all numbers are ordered before all texts, which
+// users seldom want.
 void NoteMixedColumns(const TableTransfer& options, TableDBM& table, const std::map<std::string, FieldCounts>& fields) {
   for (const ColumnInfo& column : table.Columns()) {
     const auto it = fields.find(column.name);
@@ -109,7 +110,7 @@ int ImportRows(TableTransfer options) {
       status = !size.ok() ? size.status() : *size == 0 ? reader.End() : reader.Feed(std::string_view(piece).substr(0, *size));
       if (size.value_or(0) == 0) break;
     }
-    if (stored.ok() && (status.ok() || absl::IsInvalidArgument(status))) {  // the rows before a malformed line
+    if (stored.ok() && (status.ok() || absl::IsInvalidArgument(status))) {  // stores the rows before a malformed line
       const Status last = write();
       if (status.ok()) status = last;
     }

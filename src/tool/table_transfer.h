@@ -1,4 +1,4 @@
-// The rows of a table from and to text: CSV or JSON Lines (tool/table_text.h).
+// Imports and exports the rows of a table as CSV or JSON Lines (tool/table_text.h).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,13 +10,13 @@ namespace hako::tool {
 
 struct TableTransfer {
   DatabaseOptions database;
-  std::string text;      // empty or "-": a standard stream
-  std::string format;    // "csv", "jsonl" or empty: by the suffix of the text; of a stream jsonl
-  std::string key_name;  // of an import: the field that is the primary key
+  std::string text;      // empty or "-" = a standard stream
+  std::string format;    // "csv" or "jsonl"; empty = by the suffix of the text, and jsonl for a stream
+  std::string key_name;  // for an import: the field that is the primary key
 };
 
-// Stores the rows of a text in a table, which is created if it is absent; writes all rows of one. Return the
-// exit code.
+// ImportRows stores the rows of a text in a table, which it creates if it is absent. ExportRows
+// writes all rows of a table. Both return the exit code.
 int ImportRows(TableTransfer options);
 int ExportRows(TableTransfer options);
 

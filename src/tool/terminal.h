@@ -1,4 +1,4 @@
-// Colours on a terminal, which NO_COLOR (not empty) and TERM=dumb switch off.
+// Colours on a terminal. A NO_COLOR that is not empty, and TERM=dumb, switch them off.
 #pragma once
 
 #include <unistd.h>

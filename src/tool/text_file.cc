@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kIsDirectory[] = "is a directory";
 
-// Standard streams stay open.
+// Closes the file, but leaves standard streams open.
 Status CloseFile(int* fd) {
   const int closed = std::exchange(*fd, -1);
   return closed <= STDERR_FILENO || close(closed) == 0 ? absl::OkStatus() : SystemError(errno, "cannot close");
@@ -54,7 +54,7 @@ bool IsNamedAsDatabase(std::string_view path) {
 }
 
 int FailText(const std::string& name, const Status& status) {
-  if (absl::IsInvalidArgument(status) && status.message() != kIsDirectory) {  // malformed
+  if (absl::IsInvalidArgument(status) && status.message() != kIsDirectory) {  // the text is malformed
     Complain(absl::StrCat(name, ": ", status.message(), "; what is before it is stored, so mend this place and import the text again"));
     return kExitFile;
   }
@@ -110,7 +110,7 @@ Status TextOutput::Open(const std::string& path) {
   return fd_ >= 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "cannot open");
 }
 
-// Writes to a pipe in pieces that fit, so that a signal does not wait for its reader.
+// Writes to a pipe in pieces that fit, so that a signal need not wait for the reader of the pipe.
 Status TextOutput::Write(const Interrupt& interrupt, std::string_view bytes) {
   const int fd = replacement_ ? replacement_->fd() : fd_;
   while (!bytes.empty()) {

@@ -1,4 +1,4 @@
-// The texts that import reads and export writes: a file by name, or a standard stream.
+// The texts that import reads and export writes: a named file, or a standard stream.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,16 @@ namespace hako::tool {
 
 inline bool IsStandardStream(std::string_view path) { return path.empty() || path == "-"; }
 
-// Whether both names lead to one file.
+// Whether both names lead to the same file.
 bool IsSameFile(const std::string& a, const std::string& b);
 
-// Whether the file is a database or a snapshot, by its first bytes. False if it cannot be read.
+// Whether the first bytes of the file show that it is a database or a snapshot. Returns false if
+// the file cannot be read.
 bool HoldsDatabase(const std::string& path);
 // Whether the name has the suffix of a database.
 bool IsNamedAsDatabase(std::string_view path);
 
-// Fail for a text file, with other advice on an absent file.
+// Calls Fail for a text file, with its own advice for an absent file.
 int FailText(const std::string& name, const Status& status);
 
 class TextInput {
@@ -36,7 +37,7 @@ class TextInput {
   Status Open(const std::string& path);
   // Cancelled once a signal has arrived.
   StatusOr<std::size_t> Read(const Interrupt& interrupt, std::span<char> buffer) const;
-  // The bytes left in a regular file, for the progress of an import; 0 = unknown.
+  // Returns the number of bytes left in a regular file, for the progress of an import; 0 = unknown.
   std::uint64_t Remaining() const;
   const std::string& name() const { return name_; }
 
@@ -45,8 +46,8 @@ class TextInput {
   std::string name_;
 };
 
-// A file appears whole and synced at Commit, or not at all (file/replace_file.h). Pipes and devices
-// are written directly.
+// A text that export writes. A file appears whole and synced at Commit, or not at all
+// (file/replace_file.h). Pipes and devices are written directly.
 class TextOutput {
  public:
   TextOutput() = default;

@@ -3,7 +3,7 @@
 //   2026-11-25T07:07:05.25Z   UTC; with a blank for the T, without seconds, with an offset as +01:00 for Z
 //   2026-11-25                the beginning of the day in UTC
 //   @1795590425.25            seconds since 1970
-// and a plain number where an option says what it counts.
+// or a plain number, if the option says what it counts.
 #include "tool/times.h"
 
 #include <array>
@@ -26,7 +26,7 @@ bool TakeSign(std::string_view* text, char sign) {
   return true;
 }
 
-// Takes `least` to `most` digits.
+// Takes `least` to `most` digits from the beginning of the text.
 std::optional<std::uint64_t> TakeDigits(std::string_view* text, std::size_t least, std::size_t most) {
   std::uint64_t number = 0;
   std::size_t size = 0;
@@ -37,7 +37,7 @@ std::optional<std::uint64_t> TakeDigits(std::string_view* text, std::size_t leas
   return number;
 }
 
-// Takes ".25" as 250,000 of a million; digits behind the sixth do not count.
+// Takes a fraction, in millionths: 250,000 for ".25". Ignores digits behind the sixth.
 std::optional<std::uint64_t> TakeFraction(std::string_view* text) {
   if (!TakeSign(text, '.')) return 0;
   std::uint64_t fraction = 0;
@@ -49,7 +49,7 @@ std::optional<std::uint64_t> TakeFraction(std::string_view* text) {
   return fraction;
 }
 
-// abseil checks the numbers, but takes blanks around them, fewer digits, leap seconds and more.
+// Checks the form itself, because abseil also accepts blanks, fewer digits, leap seconds and more.
 std::optional<std::uint64_t> ParseMoment(std::string_view text) {
   static const auto shape =
       text::RegularExpression::Compile("^\\d{4}-\\d\\d-\\d\\d([T ]\\d\\d:\\d\\d(:[0-5]\\d(\\.\\d+)?)?([Zz]|[+-]\\d\\d:?\\d\\d))?$");

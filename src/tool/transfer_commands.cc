@@ -1,5 +1,5 @@
-// The commands import and export: records to and from text, as streams. When import stops, at the
-// end, at a malformed line or by a signal, the records that it has set are in the database and
+// The commands import and export: records to and from text, as streams. When import stops (at the
+// end, at a malformed line or by a signal), the records that it has set are in the database and
 // survive a power cut.
 #include <algorithm>
 #include <filesystem>
@@ -44,7 +44,8 @@ constexpr std::string_view kCsvMistake =
     "CSV is for the rows of a table (.hktb); use tsv or jsonl, or 'hako table import FILE.hktb ROWS.csv'";
 constexpr std::string_view kTimesMistake = "--times requires --format tsv: JSON Lines always has the times of records, and a dump never";
 
-// Lets a transfer stop at a signal and report its progress, which is `how_far` of the total.
+// Lets a transfer stop at a signal and report its progress. `how_far` returns the part of the total
+// that is done.
 template <class HowFar>
 auto Watch(const Interrupt& interrupt, Progress& progress, HowFar how_far) {
   return [&interrupt, &progress, how_far](const TransferProgress& now) {
@@ -102,7 +103,7 @@ int RunImport(CommandOptions options) {
   return code;
 }
 
-// The error in the name of the text; empty if there is none.
+// Returns the error in the name of the text; empty if there is none.
 std::string MistakeInTarget(const CommandOptions& options) {
   std::error_code ignored;
   if (IsStandardStream(options.path) || std::filesystem::is_directory(options.path, ignored)) return "";
