@@ -21,7 +21,7 @@ Status AnyOptions::Check() const {
       path, ": unknown suffix; use .hkh (hash), .hkt (tree), .hka (array) or .hks (tiny), or set dbm=hash, tree, array, tiny or baby"));
 }
 
-// Whether the kind has the options that are given.
+// Checks that the kind has the given options.
 Status AnyOptions::CheckKinds() const {
   struct Option {
     std::string_view name;

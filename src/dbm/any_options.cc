@@ -17,7 +17,7 @@ constexpr std::string_view kThereAre =
     "and "
     "grow_max";
 
-// Assigns the number that `text` is, or leaves `out` alone.
+// Assigns the number in `text`, or leaves `out` unchanged if it is none.
 template <class T>
 bool TakeNumber(std::string_view text, std::int64_t max, T* out) {
   const auto number = ParseNumber(text);
@@ -50,7 +50,8 @@ bool TakeFlag(std::string_view text, bool* flag) {
   return *flag || text == "false";
 }
 
-// false: there is an option of that name, but not of that value. nullopt: there is no such option.
+// Sets an option. Returns false if the option does not accept the value, and nullopt if there is no
+// such option.
 std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptions* options) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   FileOptions& file = options->file;
@@ -126,7 +127,7 @@ StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults)
   const std::size_t mark = name.rfind('?');
   options.path = name.substr(0, mark);
   std::string_view rest = mark == name.npos ? std::string_view() : name.substr(mark + 1);
-  bool maps = false;  // as an option says
+  bool maps = false;  // whether an option says so
   while (!rest.empty()) {
     const std::string_view item = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));

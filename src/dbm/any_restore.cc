@@ -1,4 +1,4 @@
-// AnyDBM::Restore: which kind of database a copy is.
+// AnyDBM::Restore: determines the kind of database of a copy.
 #include <string>
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-// AnyDBM::Salvage: which kind of database a damaged file has.
+// AnyDBM::Salvage: determines the kind of database in a damaged file.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -19,7 +19,7 @@ namespace {
 
 enum class FileKind { kUnknown, kHash, kTree, kArray };
 
-// By the magic numbers of its superblocks, or else by its name.
+// Determines the kind by the magic numbers of the superblocks, or else by the file's name.
 StatusOr<FileKind> KindOf(const std::string& path, const FileOptions& options) {
   FileOptions reading;
   reading.mode = OpenMode::kReadOnly;

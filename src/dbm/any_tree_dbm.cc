@@ -19,19 +19,19 @@ namespace hako {
 
 namespace {
 
-using Names = std::pair<std::string, std::string>;  // of an order and a codec
+using Names = std::pair<std::string, std::string>;  // the names of an order and a codec
 
 Names NamesOf(const format::TreeSuperBlock& block) {
   const auto name = [](const auto& chars) { return std::string(chars.data(), strnlen(chars.data(), chars.size())); };
   return {name(block.comparator), name(block.codec)};
 }
 
-// The order and the codec of an existing tree's file; empty names where there is none. Both are
-// fixed when a file is created.
+// Returns the order and the codec of an existing tree's file, or empty names if there is no such
+// file. Both are fixed when a file is created.
 Names NamesInTreeFile(const AnyOptions& options) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(options.path, error)) return {};  // a pipe would wait
-  std::ifstream file(options.path, std::ios::binary);                     // without its lock: the names never change
+  std::ifstream file(options.path, std::ios::binary);                     // without a lock, because the names never change
   format::TreeSuperBlock block;
   for (int slot = 0; slot < 2; ++slot) {
     file.clear();
@@ -43,7 +43,7 @@ Names NamesInTreeFile(const AnyOptions& options) {
   return {};
 }
 
-// The same of a file whose superblocks may be damaged.
+// The same for a file whose superblocks may be damaged.
 StatusOr<Names> NamesInDamaged(const std::string& path, std::chrono::milliseconds lock_timeout) {
   FileOptions reading;
   reading.mode = OpenMode::kReadOnly;
@@ -66,7 +66,7 @@ struct OtherTrees {
   sync::Mutex mutex;
   std::map<Names, Functions> functions ABSL_GUARDED_BY(mutex);
 
-  // InvalidArgument if there are none; the error names the file at `path`.
+  // Returns InvalidArgument, which names the file at `path`, if no such tree was added.
   StatusOr<Functions> Find(const Names& names, const std::string& path) {
     const sync::MutexLock lock(mutex);
     if (const auto found = functions.find(names); found != functions.end()) return found->second;
@@ -76,7 +76,7 @@ struct OtherTrees {
                                                    " is registered; there are bytewise with none", known, " (dbm/any_tree.h)"));
   }
 
-  // Never destroyed: databases may be opened by destructors of static objects.
+  // Never destroyed, because destructors of static objects may open databases.
   static OtherTrees& Get() {
     static OtherTrees& trees = *new OtherTrees;
     return trees;

@@ -66,7 +66,7 @@ StatusOr<log::NamedLog> FindNamedLog(LogFile& file) {
 
 namespace {
 
-// Whether something was written where the log ends.
+// Whether anything was written behind the end of the log.
 bool IsWritten(const LogFile& file, const log::Segment& segment, std::uint64_t end) {
   std::array<std::byte, sizeof(format::LogRecordHeader)> bytes{};
   if (end < segment.first || segment.end() - end < bytes.size() || end > segment.end()) return false;
@@ -74,7 +74,7 @@ bool IsWritten(const LogFile& file, const log::Segment& segment, std::uint64_t e
   return std::ranges::any_of(bytes, [](std::byte byte) { return byte != std::byte{0}; });
 }
 
-// Reads the log; returns the damage.
+// Reads the log. Returns OK or the damage.
 Status ReadLog(LogFile& file, const log::NamedLog& named, LogVisitorRef visit, LogSummary* summary) {
   log::LogSegments<LogFile> segments(file, named.id);
   HAKO_RETURN_IF_ERROR(segments.Load());

@@ -22,7 +22,7 @@ StatusOr<LogFile> OpenForReading(const std::string& path, std::chrono::milliseco
   return LogFile::Open(path, reading);
 }
 
-// The id of a log with an archive: that of its newest segment.
+// Returns the id of a log with an archive, which is that of its newest segment.
 StatusOr<log::DatabaseId> IdOfLog(const std::string& path, const LogFile& file) {
   std::uint64_t newest = 0;
   log::DatabaseId id{};
@@ -50,7 +50,7 @@ StatusOr<std::unique_ptr<RestoreSource>> RestoreSource::Open(PositionalParallelF
   if (named.IsNone()) return absl::FailedPreconditionError("the copy names no log: it was made of a database that had no log archive");
   auto source = std::make_unique<RestoreSource>();
   HAKO_ASSIGN_OR_RETURN(std::vector<log::ArchivedSegment> segments, log::ListArchive(archive));
-  // An archive that has no segment yet was opened by its database.
+  // A directory without segments is an archive if a database has opened it.
   if (segments.empty() && RefuseExisting(absl::StrCat(archive, "/", std::string(format::kArchiveOwner)), "").ok())
     return absl::FailedPreconditionError(absl::StrCat(archive, " is no log archive: it has no segment, and no database has used it"));
   for (log::ArchivedSegment& segment : segments) source->pieces_.push_back({std::move(segment), 0});
@@ -63,7 +63,7 @@ StatusOr<std::unique_ptr<RestoreSource>> RestoreSource::Open(PositionalParallelF
 }
 HAKO_OR_NO_MEMORY
 
-// Of a segment that the archive has, too, the archive's counts.
+// If the archive has a segment, too, the archive's file is used.
 Status RestoreSource::AddLog(const std::string& path) {
   HAKO_ASSIGN_OR_RETURN(LogFile file, OpenForReading(path));
   HAKO_ASSIGN_OR_RETURN(const log::DatabaseId id, IdOfLog(path, file));
@@ -80,7 +80,7 @@ auto RestoreSource::At(const Link& link) const -> const Piece* {
   return it == pieces_.end() ? nullptr : &*it;
 }
 
-// The log may have several, of which a recovery has discarded all but the newest.
+// The log may have several such pieces, of which a recovery has discarded all but the newest.
 auto RestoreSource::After(const Link& link) const -> const Piece* {
   const Piece* after = nullptr;
   for (const Piece& piece : pieces_) {
@@ -95,7 +95,7 @@ auto RestoreSource::PieceOf(const log::Segment& segment) const -> const Piece* {
   return it == chained_.end() ? nullptr : *it;
 }
 
-// The copy has the updates of a part of a segment, or all of it.
+// Finds the segment of the copy's state. The copy has the updates of a part of it, or of all of it.
 Status RestoreSource::FindFirst(const log::NamedLog& named) {
   const Link link = named.link();
   const Lsn lsn = named.from.lsn;
@@ -125,8 +125,8 @@ Status RestoreSource::FindFirst(const log::NamedLog& named) {
   return absl::DataLossError(absl::StrCat("the archive lacks segment ", link.sequence, ", which has LSN ", lsn, " of the copy"));
 }
 
-// Whether this segment of the log branches off before the end of the last archived one: a power cut
-// lost the records before it, so no recovery has it.
+// Whether this segment of the log branches off before the end of the last archived one. Then a
+// power cut lost the records before it, and no recovery includes it.
 bool RestoreSource::IsDiscarded(const Piece& piece, const Piece& last) const {
   if (piece.of.segment.limit != 0) return false;
   const Piece* first = &piece;
@@ -137,7 +137,7 @@ bool RestoreSource::IsDiscarded(const Piece& piece, const Piece& last) const {
   return first->of.segment.before().log == last.of.log && first->of.segment.predecessor <= last.of.segment.sequence;
 }
 
-// Up to the end, or the first segment that is missing.
+// Extends the chain up to the end, or to the first missing segment.
 void RestoreSource::FindRest() {
   while (!chained_.empty()) {
     const Piece& last = *chained_.back();
@@ -149,7 +149,7 @@ void RestoreSource::FindRest() {
     const Piece* later = nullptr;
     for (const Piece& piece : pieces_) {
       if (piece.of.segment.sequence <= last.of.segment.sequence) continue;
-      // Of the end of a log that was in use a power cut may leave any segments.
+      // A power cut may leave any of the last segments of a log in use.
       if (last.of.segment.limit == 0 && piece.of.segment.limit == 0) continue;
       if (IsDiscarded(piece, last)) continue;
       if (later == nullptr || piece.of.segment.sequence < later->of.segment.sequence) later = &piece;

@@ -63,7 +63,7 @@ bool KeyMatcher::operator()(std::string_view key) const {
 
 std::size_t EditDistance(std::string_view a, std::string_view b) {
   if (a.size() < b.size()) std::swap(a, b);
-  std::vector<std::string_view> characters;  // of the shorter one
+  std::vector<std::string_view> characters;  // the characters of the shorter text
   for (; !b.empty(); b.remove_prefix(characters.back().size())) characters.push_back(FirstCharacter(b));
   std::vector<std::size_t> row(characters.size() + 1);  // row[i]: the distance of the prefix of `a` read so far to the first i characters
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -113,8 +113,8 @@ void BatchCall::JoinRanges(Order order) {
   if (!ranges_.empty()) ranges_.resize(last + 1);
 }
 
-// Visits the operations in the order of their keys, and keeps the ranges that have begun in a queue
-// whose top is the one that was added to the batch last.
+// Visits the operations in the order of their keys. A queue has the ranges that have begun; its top
+// is the range that was added to the batch last.
 void BatchCall::FindRemoved(Order order) {
   using Operation = WriteBatch::Operation;
   const auto below = [&](const Operation& a, const Operation& b) { return order(batch_.KeyOf(a), batch_.KeyOf(b)) < 0; };

@@ -23,7 +23,7 @@ struct AnyDBM::CursorInterface {
   virtual std::uint64_t expire_at() const = 0;
   virtual const Status& status() const = 0;
   virtual bool SkipDamage() = 0;
-  // At the end, with this status() until First or Jump.
+  // Moves to the end, where status() is `why` until First or Jump.
   virtual void Refuse(Status why) = 0;
 };
 
@@ -219,7 +219,7 @@ class AnyDBM::Model : public Interface {
   Status Close() override { return db_->Close(); }
 
  protected:
-  // Of a call that the kind does not have.
+  // The status of a call that the kind does not support.
   Status CheckIdle() {
     if constexpr (requires { db_->CheckIdle(); }) return db_->CheckIdle();
     return absl::OkStatus();

@@ -3,12 +3,12 @@
 //
 //   HAKO_ASSIGN_OR_RETURN(auto db, AnyDBM::Open("casket.hkh?num_records=1m"));
 //
-// It has the operations of every DBM and, where records are ordered, those of ordered DBMs. Each
+// It has the operations of every DBM and, if its records are ordered, those of ordered DBMs. Each
 // operation costs one virtual call; the class templates pay nothing for it.
 //
 // The keys of an array are the numbers of its records in decimal (dbm/array_operations.h).
 //
-// Durability: as the kind's (HashDBM, TreeDBM, ArrayDBM, TinyDBM, BabyDBM).
+// Durability: see the class of the kind (HashDBM, TreeDBM, ArrayDBM, TinyDBM, BabyDBM).
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -68,7 +68,7 @@ class AnyDBM : public Operations<AnyDBM> {
   using Order = int (*)(std::string_view, std::string_view);
 
  public:
-  // A cursor over any kind of database, which must outlive it. One thread.
+  // A cursor over any kind of database. The database must outlive the cursor. Not thread-safe.
   //
   // Inherits CursorOperations (dbm/cursor_operations.h)
   //   Process, Set, Remove, Step  operate on the current record
@@ -79,8 +79,8 @@ class AnyDBM : public Operations<AnyDBM> {
     void First();
     void Jump(std::string_view key);
     void Next();
-    // See dbm/tree_cursor.h. If the database is not IsOrdered, they move to the end, and status()
-    // is Unimplemented until First or Jump.
+    // See dbm/tree_cursor.h. If the database is not IsOrdered, these functions move to the end, and
+    // status() is Unimplemented until First or Jump.
     void Last();
     void JumpLower(std::string_view key, bool inclusive = false);
     void JumpUpper(std::string_view key, bool inclusive = false);
@@ -92,18 +92,18 @@ class AnyDBM : public Operations<AnyDBM> {
     std::uint64_t expire_at() const;
     const Status& status() const;
     bool SkipDamage();
-    // The database that it shows.
+    // The database of the cursor.
     AnyDBM& database() { return *database_; }
 
    private:
     friend AnyDBM;
     Iterator(AnyDBM* database, std::unique_ptr<CursorInterface> inside);
     AnyDBM* database_;
-    std::unique_ptr<CursorInterface> inside_;  // null if out of memory
+    std::unique_ptr<CursorInterface> inside_;  // nullptr if memory ran out
   };
 
-  // Opens the database that `options` or `name` describe. InvalidArgument if the options are wrong
-  // or do not name a kind; otherwise as Open of the kind.
+  // Opens the database that `options` or `name` describe. Returns InvalidArgument if the options
+  // are wrong or do not name a kind; other errors are those of Open of the kind.
   static StatusOr<std::unique_ptr<AnyDBM>> Open(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> Open(std::string_view name) {
     HAKO_ASSIGN_OR_RETURN(const AnyOptions options, ParseAnyOptions(name));
@@ -134,8 +134,8 @@ class AnyDBM : public Operations<AnyDBM> {
   AnyDBM& operator=(const AnyDBM&) = delete;
   ~AnyDBM();
 
-  // See dbm/dbm.h, and dbm/multi_operations.h for FetchMulti and Prefetch. Append is the kind's
-  // (dbm/operations.h, TinyDBM).
+  // See dbm/dbm.h, and dbm/multi_operations.h for FetchMulti and Prefetch. Append is that of the
+  // kind (dbm/operations.h, TinyDBM).
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor);
   template <class V>
@@ -170,13 +170,14 @@ class AnyDBM : public Operations<AnyDBM> {
   requires(!EachVisitor<V>) Status ProcessEachParallel(unsigned, V&&) { return internal::RefuseEachVisitor<V>(); }
   // See dbm/dbm.h.
   Status ProcessState(StateRef visitor, const OnDamage& on_damage = {});
-  // Out of memory: returns an iterator that stays at the end, with ResourceExhausted as its status.
+  // If memory runs out, returns an iterator that stays at the end, with ResourceExhausted as its
+  // status.
   Iterator MakeIterator();
   // Whether records are ordered by key, and iterators move both ways.
   bool IsOrdered() const;
   // See dbm/ordered_operations.h. If the database is not IsOrdered, Range() shows all records. The
-  // other functions then return Unimplemented, or an empty range with that status(). So does PrefixRange where
-  // the order is not the bytewise one.
+  // other functions then return Unimplemented, or an empty range with that status(). So does
+  // PrefixRange if the order is not bytewise.
   RangeView<Iterator, true> Range();
   RangeView<Iterator, true> Range(std::string_view from, std::optional<std::string_view> to = std::nullopt);
   RangeView<Iterator, false> ReverseRange();
@@ -185,20 +186,20 @@ class AnyDBM : public Operations<AnyDBM> {
   StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
 
-  // The number of records; exact while no update runs.
+  // Returns the number of records, which is exact while no update runs.
   std::uint64_t Count() const;
   // See dbm/dbm.h. A hard Synchronize of a database in memory saves its snapshot.
   Status Clear();
   Status Synchronize(SyncMode mode);
-  // See TreeDBM. A database without a log synchronizes.
+  // See TreeDBM. WaitDurable of a database without a log synchronizes it.
   std::uint64_t LastLsn();
   Status WaitDurable(std::uint64_t lsn);
-  // Compact the file: see HashDBM and TreeDBM. False and OK for databases in memory.
+  // Compact the file: see HashDBM and TreeDBM. For databases in memory they return false and OK.
   bool ShouldBeRebuilt();
   Status Rebuild();
   // Creates or replaces a copy of the database at `path`, beside readers and writers: a file of the
-  // same kind, or a snapshot of a database in memory. It appears whole and durable or not at all.
-  // Unimplemented for a wrapped database whose file type has no path.
+  // same kind, or a snapshot of a database in memory. The copy appears whole and durable or not at
+  // all. Returns Unimplemented for a wrapped database whose file type has no path.
   Status CopyTo(const std::string& path);
   // See dbm/dbm.h and the kind's class.
   Status Verify();
@@ -209,7 +210,8 @@ class AnyDBM : public Operations<AnyDBM> {
   Inspection Inspect();
   bool IsWritable() const;
   Status GetHealth() const;
-  // Closes the database, and saves the snapshot of one in memory. Returns the first error.
+  // Closes the database. A database in memory with a path writes its snapshot first. Returns the
+  // first error.
   // REQUIRES: no other thread uses the database (checked in WriterStates::Close)
   Status Close();
 
@@ -217,10 +219,10 @@ class AnyDBM : public Operations<AnyDBM> {
   friend class MultiOperations<AnyDBM>;
   explicit AnyDBM(std::unique_ptr<Interface> inside);
   Order KeyOrder() const;  // nullptr if it is not ordered
-  // Over the database that open() returns. Nothing can fail after it.
+  // Makes an AnyDBM of the database that open() returns. After open() nothing can fail.
   template <class D, class OpenD>
   static StatusOr<std::unique_ptr<AnyDBM>> Over(OpenD&& open);
-  // Each in its own source file, as each compiles two kinds of database.
+  // Each is in its own source file, because each compiles two kinds of database.
   static StatusOr<std::unique_ptr<AnyDBM>> OpenHashFile(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options);
   static StatusOr<SalvageReport> SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options);
@@ -234,7 +236,7 @@ class AnyDBM : public Operations<AnyDBM> {
   static StatusOr<std::unique_ptr<AnyDBM>> OpenBabyInMemory(const AnyOptions& options);
   template <class D, class Options>
   static StatusOr<std::unique_ptr<AnyDBM>> OpenInMemory(const AnyOptions& options, Options of_kind);
-  // Opens the options' file, on the device that they name.
+  // Opens the file of the options, mapped or by position as they say.
   template <class Mapped, class Positional, class Options>
   static StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Options& of_kind);
   static Status NoOrderError();

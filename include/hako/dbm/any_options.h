@@ -4,7 +4,7 @@
 //   "casket.hkh?num_records=1m,file=pos"  with options, after the last question mark
 //   "casket.hkt?cache_bytes=64mi"         a B+ tree in a file
 //   "casket.hka?width=8"                  an array of records of 8 bytes, by number, in a file
-//   "casket.db?dbm=hash"                  where the suffix does not name the kind
+//   "casket.db?dbm=hash" with the kind, because the suffix names none
 //   "casket.hks"                          a hash table in memory with a snapshot file and a log
 //   "?dbm=tiny"                           a hash table in memory only
 //   "?dbm=baby", "casket.hks?dbm=baby"    the same with a B+ tree; either kind loads any snapshot
@@ -69,7 +69,7 @@ struct AnyOptions {
   std::string path = {};        // empty: in memory only (tiny, baby)
   std::string kind = "auto";    // one of kKinds
   std::string device = "mmap";  // AnyFile::kMemoryMap or kPositional
-  // The options of the kind of the same names (dbm/options.h); nullopt = their default.
+  // The options with the same names of the kind (dbm/options.h); nullopt = the default.
   std::uint64_t num_records = 0;
   std::optional<int> align_pow = {};
   std::uint64_t seed = 0;
@@ -83,7 +83,7 @@ struct AnyOptions {
   bool expiry = false;
   Expiry::Clock clock = nullptr;
   bool raw = false;
-  bool keep_log = false;  // HashOptions; a name has no option for it
+  bool keep_log = false;  // see HashOptions; the text form has no option for it
   std::optional<std::uint64_t> reclaim_bytes = {};
   UnprovenUpdates unproven_updates = UnprovenUpdates::kRefuse;
   std::uint64_t capacity_bytes = 0;
@@ -97,19 +97,20 @@ struct AnyOptions {
 
   // Returns `kind`, or for kAuto the kind that the suffix of `path` names; empty if it names none.
   std::string_view ResolvedKind() const;
-  // OK, or InvalidArgument if AnyDBM::Open refuses this kind, or options that it does not have. Looks at no file.
+  // Returns OK, or InvalidArgument if AnyDBM::Open would refuse the kind, or an option that the
+  // kind lacks. Reads no file.
   Status Check() const;
 
  private:
   Status CheckKinds() const;
 };
 
-// Returns the options of a TreeDBM among `options`, which must outlive its Open.
+// Returns the options of a TreeDBM among `options`. `options` must outlive the call of Open.
 TreeOptions TreeOptionsOf(const AnyOptions& options);
 
 namespace internal {
 
-// Assigns the options that several kinds have, as far as this one has them.
+// Assigns the common options that this kind has.
 template <class Options>
 void TakeSharedOptions(const AnyOptions& options, Options* of_kind) {
   of_kind->durability = options.durability;
@@ -128,8 +129,8 @@ void TakeSharedOptions(const AnyOptions& options, Options* of_kind) {
 
 }  // namespace internal
 
-// Parses `name`. Options that it does not contain are taken from `defaults`. InvalidArgument names
-// the option that is unknown or has a wrong value.
+// Parses `name`, with `defaults` for the options that it does not contain. Returns InvalidArgument,
+// which names the option, if an option is unknown or has a wrong value.
 StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults = {});
 
 }  // namespace hako

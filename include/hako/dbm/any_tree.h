@@ -1,6 +1,6 @@
-// Trees of other orders and codecs for AnyDBM, which itself knows bytewise order without a codec. A
-// program adds the combinations that it needs, because each is separate code and codecs need their
-// libraries.
+// Adds trees of other orders and codecs to AnyDBM, which by itself opens only trees in bytewise
+// order without a codec. A program adds the combinations that it needs, because each is separate
+// code, and codecs need their libraries.
 //
 //   AddTreeToAnyDBM<DecimalComparator>();
 //   AddTreeToAnyDBM<BytewiseComparator, ZstdCodec<>>();  // base/zstd_codec.h
@@ -20,7 +20,7 @@
 
 namespace hako {
 
-// Makes AnyDBM::Open, AnyDBM::Salvage and AnyDBM::Restore know trees of this order and codec.
+// Makes AnyDBM::Open, AnyDBM::Salvage and AnyDBM::Restore accept trees of this order and codec.
 // Thread-safe. Such files are always read and written by position, regardless of the option `file`.
 template <Comparator Compare, PageCodec Codec = NoCodec>
 void AddTreeToAnyDBM() {

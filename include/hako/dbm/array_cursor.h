@@ -1,9 +1,10 @@
 // The iterator of the array DBMs: by number, both ways.
 //
-// It copies one record at each move, so it holds no lock and stops no writer; absent records are skipped by
-// the presence bits of their leaves. Each move shows the array as it is then: the next record of those that
-// exist. A record that exists from the first move to the last is visited exactly once, in order; id() and
-// value() stay unchanged until the next move. One thread; the database must outlive the iterator.
+// It copies one record at each move, so it holds no lock and stops no writer. It skips absent
+// records by the presence bits of their leaves. Each move goes to the next record that exists at
+// that moment. A record that exists from the first move to the last is visited exactly once, in
+// order; id() and value() stay unchanged until the next move. One thread; the database must outlive
+// the iterator.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +42,13 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
   void JumpLower(std::uint64_t id, bool inclusive = false);
   // Moves to the first record at or after `id`.
   void Jump(std::uint64_t id) { JumpUpper(id, true); }
-  // The same by key (array/record_key.h); the empty key is below all others. InvalidArgument for another
-  // key that is no number.
+  // The same by key (array/record_key.h). The empty key is below all others. Any other key that is
+  // not a number is InvalidArgument.
   void Jump(std::string_view key) { JumpUpper(key, true); }
   void JumpUpper(std::string_view key, bool inclusive = false);
   void JumpLower(std::string_view key, bool inclusive = false);
 
-  // Moves to the next or the previous record; where there is none to move from, does nothing.
+  // Moves to the next or the previous record. Does nothing if the cursor is at no record.
   void Next() {
     if (valid_) Move(id_ + 1, true);
   }
@@ -61,7 +62,7 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
     HAKO_DCHECK(Valid());
     return id_;
   }
-  // The id as a key, until the next move. REQUIRES: Valid()
+  // The id as a key, valid until the next move. REQUIRES: Valid()
   std::string_view key() const {
     HAKO_DCHECK(Valid());
     if (key_of_ != id_) key_ = RecordKey(key_of_ = id_);
@@ -72,12 +73,12 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
     return value_;
   }
   static std::uint64_t expire_at() { return Expiry::kNever; }  // records do not expire
-  // OK at the end; otherwise the error that stopped the iterator.
+  // Returns OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
-  // If status() is DataLoss: continues behind the damaged page in the direction of the last move, where
-  // the next damage may be. False if there is nothing to skip.
+  // After DataLoss: continues behind the damaged page, in the direction of the last move; more
+  // damage may follow there. Returns false if there is nothing to skip.
   bool SkipDamage();
-  // The database that it shows.
+  // The database of the cursor.
   D& database() { return *database_; }
 
  private:
@@ -92,11 +93,11 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
   Array* array_;
   std::uint64_t id_ = 0;
   bool valid_ = false, has_moved_ = false, upwards_ = true;
-  mutable std::uint64_t key_of_ = 0;  // the id that key_ spells
+  mutable std::uint64_t key_of_ = 0;  // the id that is in key_
   mutable RecordKey key_;
   std::string value_;
   Status status_;
-  std::optional<std::uint64_t> beyond_;  // the damage that status_ reports
+  std::optional<std::uint64_t> beyond_;  // the position of the damage that status_ reports
 };
 
 template <class D, class Array>

@@ -8,7 +8,7 @@ namespace hako {
 template <File FileT>
 ArrayDBM<FileT>::~ArrayDBM() {
   (void)this->Close();
-  if (this->writers_.IsInherited()) {  // its threads and locks belong to the parent process
+  if (this->writers_.IsInherited()) {  // the threads and locks of the space belong to the parent process
     (void)space_.release();
     (void)pages_.release();
   }

@@ -4,23 +4,25 @@
 //   HAKO_RETURN_IF_ERROR(db->Set(1017, reading));
 //   HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, db->Append(reading));
 //
-// Numbers go from 0 to 2^40 - 1. Absent records take no more than a bit of a page that has others; pages
-// without records do not exist. So an array may be sparse: a record that is far from all others costs its
-// page of 512 bytes and more, and up to four pages that lead to it. A full page takes at most 12 % and a bit
-// a record more than the records. Every record has the width: see dbm/array_operations.h for shorter values.
+// Numbers go from 0 to 2^40 - 1. An absent record takes one bit, in a page that has other records;
+// pages without records do not exist. So an array may be sparse: a record far from all others costs
+// its page, of 512 bytes or more, and up to four pages that lead to it. A full page exceeds its
+// records by at most 12 % and a bit for each. All records have the same width; see
+// dbm/array_operations.h for shorter values.
 //
-// Directory pages stay in memory once they were used, beyond ArrayOptions::cache_bytes: 4 KiB for each 1024
-// pages in a row that have records. Where all records are far apart, that is 4 KiB and more for each.
+// Directory pages stay in memory once they were used, in addition to ArrayOptions::cache_bytes: 4
+// KiB for each 1024 pages in a row that have records. If all records are far apart, that is 4 KiB
+// or more for each.
 //
 // Pages are found by number, cached, checked when they are loaded, and written by checkpoints as those of a
 // TreeDBM (array/page_array.h, tree/buffer_pool.h).
 //
-// Durability and the log: as those of TreeDBM (dbm/tree_dbm.h), by ArrayOptions::durability. A damaged page
-// is refused with DataLoss; see dbm/salvage.h.
+// Durability and the log: as for TreeDBM (dbm/tree_dbm.h), by ArrayOptions::durability. A damaged
+// page is refused with DataLoss; see dbm/salvage.h.
 //
 // Threads: see dbm/dbm.h. Get takes no lock; Set locks one page. Synchronize, CopyTo, Rebuild and Verify run
-// beside readers and writers. A visitor runs with its page locked, or, where the page does not exist yet,
-// while no other page is made.
+// beside readers and writers. A visitor runs with its page locked or, if the page does not exist
+// yet, while no other page is made.
 #pragma once
 
 #include <atomic>
@@ -72,17 +74,19 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
  public:
   using typename Home::LogFile;
 
-  // Opens the file at `path`, and its log beside it; then as Open of a file. Errors name the path. An
-  // error leaves no file that was not there, and nothing changed that a later Open would notice.
+  // Opens the file at `path`, and the log beside it; see Open of a file below. Errors name the
+  // path. An Open that fails leaves no new file, and changes nothing that a later Open would
+  // notice.
   static StatusOr<std::unique_ptr<ArrayDBM>> Open(const std::string& path, const ArrayOptions& options = {},
                                                   const FileOptions& file_options = {}) requires PathFile<FileT>;
-  // Opens the database in `file`, without a log, creating one if the file is empty. InvalidArgument for an option out of
-  // range, another type of file, or another width; Unavailable if another holder has the file open;
-  // DataLoss if it does not validate.
+  // Opens the database in `file` without a log, and creates one if the file is empty. Returns
+  // InvalidArgument for an option out of range, another type of file, or another width; Unavailable
+  // if another holder has the file open; DataLoss if it does not validate.
   static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, const ArrayOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(), options);
   }
-  // The same with a log: an empty file, or the log of this database. DataLoss if it lacks updates.
+  // The same with a log, which is an empty file or the log of this database. Returns DataLoss if it
+  // lacks updates.
   static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, LogFile log, const ArrayOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
   }
@@ -116,7 +120,7 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
   Status RemoveAll(typename Space::Deferred& deferred) override { return Base::RemoveAll(deferred); }
   Status VerifyPinned(const typename Home::Pinned& pinned) override;
 
-  std::unique_ptr<array::ArrayPages> pages_;  // the space refers to it
+  std::unique_ptr<array::ArrayPages> pages_;  // the space refers to this object
 };
 
 }  // namespace hako

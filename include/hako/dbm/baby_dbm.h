@@ -1,19 +1,20 @@
-// BabyDBM: a B+ tree in memory, on the page engine that TreeDBM uses too. Records are ordered by
-// Compare. A record of 8 + 8 bytes takes about 18 bytes if loaded in order, 21 in random order.
+// BabyDBM: a B+ tree in memory, on the same page engine as TreeDBM. Records are ordered by Compare.
+// A record of 8 + 8 bytes takes about 18 bytes if loaded in order, 21 in random order.
 //
-// Durability: as that of TinyDBM (dbm/tiny_dbm.h), by BabyOptions::durability.
+// Durability: as for TinyDBM (dbm/tiny_dbm.h), by BabyOptions::durability.
 //
 // Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB, memory up to
 // BabyOptions::max_bytes.
 //
 // As a cache: with BabyOptions::capacity_bytes or capacity_records an update that would exceed the limit
 // evicts records that were not used lately, as in a TinyDBM (tree/page_limit.h has the policy, and where the
-// memory goes). capacity_bytes is for everything: keys, values, pages, free space, tables, threads. A value
-// may take a quarter of it, a batch half; larger ones are OutOfRange, and nothing is evicted. A batch that
-// leaves too few records to be evicted may be refused with ResourceExhausted instead. With n threads there
-// are at most 64 n records less than capacity_records, or half if that is more; a batch may have half as
-// many records. An update does not evict the record that it changes. Evicted records stay absent, and
-// a file with more than the limit is opened, as those of a TinyDBM.
+// memory goes). capacity_bytes includes everything: keys, values, pages, free space, tables,
+// threads. A value may take a quarter of it, and a batch half; larger ones are OutOfRange, and
+// evict nothing. A batch that leaves too few records to be evicted may be refused with
+// ResourceExhausted. With n threads evictions leave at least capacity_records - 64 n records, or
+// half of capacity_records if that is more. A batch may have half of capacity_records. An update
+// does not evict the record that it changes. As in a TinyDBM, evicted records stay absent after a
+// crash, and a file with more records than the limit can be opened.
 //
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
@@ -89,8 +90,8 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
     return dbm;
   }
   HAKO_OR_NO_MEMORY
-  // Opens the database with the snapshot at `path` and the log beside it: see TinyDBM::Open. The
-  // snapshot does not depend on the order of keys; a log that has to be read does.
+  // Opens the database with the snapshot at `path` and the log beside it: see TinyDBM::Open. A
+  // snapshot may come from a database of another order; a log that must be read may not.
   template <std::convertible_to<std::string> Path>  // no braces: those are options
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const Path& path, const BabyOptions& options = {},
                                                  const FileOptions& file_options = {}) requires ReplaceableFile<FileT> HAKO_TRY {
@@ -98,7 +99,7 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
                           [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
   }
   HAKO_OR_NO_MEMORY
-  // The same with this log in place of the one beside it.
+  // The same with this log instead of the one beside the snapshot.
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const std::string& path, LogPlace<log::LogFileOf<FileT>> log,
                                                  const BabyOptions& options) requires ReplaceableFile<FileT> HAKO_TRY {
     return Memory::OpenAt(path, options, {}, [&](auto place, auto) { return Make(options, std::move(place), std::move(log), options); });
@@ -121,7 +122,7 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
   // Removes all records. Stops writers meanwhile.
   Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
-    typename Space::Deferred deferred(*space_);  // ends once writers are admitted again
+    typename Space::Deferred deferred(*space_);  // ends after writers are admitted again
     return this->ClearBy([&](typename Base::WriterState&) { return this->RemoveAll(deferred); });
   }
   HAKO_OR_NO_MEMORY
@@ -175,7 +176,7 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
     HAKO_RETURN_IF_ERROR(dbm->tree().Create());
     if (capacity.IsLimited()) {
       dbm->reads_plainly_ = false;
-      dbm->CallAfterUpdates();  // so that visitors of updates come by reference
+      dbm->CallAfterUpdates();  // so that visitors of updates are passed by reference
     }
     return dbm;
   }
@@ -194,7 +195,7 @@ template <File FileT, Comparator Compare>
 BabyDBM<FileT, Compare>::~BabyDBM() {
   (void)this->Close();
   if (!this->IsClosed()) Seal();                                                    // Open has failed
-  if (this->writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
+  if (this->writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // the log of the space belongs to the parent process
 }
 
 namespace internal {

@@ -13,10 +13,10 @@
 
 namespace hako {
 
-// The least HashOptions::log_bytes.
+// The smallest value of HashOptions::log_bytes.
 inline constexpr std::uint64_t kLogBytesMin = 64 << 10;
 
-// Whether the values are allowed of those options that several kinds of database have.
+// Checks the values of the options that several kinds of database have.
 template <class Options>
 Status CheckSharedOptions(const Options& options) {
   if (options.log_bytes < kLogBytesMin) return absl::InvalidArgumentError(absl::StrCat("log_bytes must be at least ", kLogBytesMin));
@@ -30,8 +30,8 @@ Status CheckSharedOptions(const Options& options) {
   return absl::OkStatus();
 }
 
-// The file options of a database opened with `options`. Where syncs are frequent it turns huge
-// pages off: a sync would write a whole huge page for every small page changed.
+// Returns the file options of a database opened with `options`. Turns huge pages off if syncs are
+// frequent, because a sync would write a whole huge page for every small page that changed.
 template <class Options>
 FileOptions FileOptionsFor(const Options& options, FileOptions file_options) {
   const bool syncs_often = options.durability == Durability::kPower || options.sync_interval.count() > 0;
@@ -39,7 +39,7 @@ FileOptions FileOptionsFor(const Options& options, FileOptions file_options) {
   return file_options;
 }
 
-// Whether a tree whose file has this type may be opened with these options.
+// Checks whether a tree whose file has this type may be opened with these options.
 [[gnu::cold]] inline Status CheckContent(std::uint32_t type, const TreeOptions& options) {
   if (options.type) {
     if (type == *options.type) return absl::OkStatus();

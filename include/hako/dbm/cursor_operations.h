@@ -1,11 +1,12 @@
 // The operations of every iterator on its current record, written once.
 //
-// An iterator class C inherits CursorOperations<C> publicly. Beside the functions that MakeIterator
-// promises (dbm/dbm.h) it provides database(), its DBM. An operation applies to the record as it is
-// at that moment, which may differ from key() and value(): these are copies that stay unchanged
-// until the next move. Before its first move an iterator is not Valid, and status() is FailedPrecondition; at
-// the end, and before the first move, Next and Previous do nothing. At the end, each operation returns NotFound,
-// or status() if that is an error. Other errors and crash behaviour are those of the DBM's operation.
+// An iterator class C inherits CursorOperations<C> publicly. C provides the functions that
+// dbm/dbm.h requires of a cursor, and database(), which returns its DBM. An operation applies to
+// the record as it is at that moment, which may differ from key() and value(): these are copies
+// that stay unchanged until the next move. Before its first move an iterator is not Valid, and
+// status() is FailedPrecondition. At the end, and before the first move, Next and Previous do
+// nothing, and each operation returns status() if that is an error, else NotFound. Other errors and
+// the behaviour in a crash are those of the DBM's operation.
 #pragma once
 
 #include <string>
@@ -21,7 +22,7 @@ namespace hako {
 
 namespace internal {
 
-// The status of an iterator before its first move: a loop that forgets it shows nothing.
+// The status of an iterator before its first move. A loop without a first move visits nothing.
 inline const Status& UnmovedError() {
   static const auto* const error =
       new Status(absl::FailedPreconditionError("the iterator is at no record yet: call First, Last or Jump before Valid and Next"));
@@ -58,7 +59,7 @@ class CursorOperations {
     return status;
   }
 
-  // Copies key and value, each if wanted, and moves to the next record.
+  // Copies the key and the value, each unless its pointer is nullptr, and moves to the next record.
   Status Step(std::string* key, std::string* value = nullptr) HAKO_TRY {
     if (!self().Valid()) return End();
     if (key != nullptr) key->assign(self().key());
@@ -68,8 +69,8 @@ class CursorOperations {
   }
   HAKO_OR_NO_MEMORY
 
-  // If damage stopped the iterator, calls on_damage(status) and skips it, until a sound record or
-  // the end. Returns Valid():
+  // If damage stopped the iterator, calls on_damage(status) and skips the damage, again and again
+  // until a sound record or the end. Returns Valid():
   //   for (it.First(); it.Valid() || it.PassDamage(report); it.Next()) ...
   template <class F>
   bool PassDamage(F&& on_damage) {

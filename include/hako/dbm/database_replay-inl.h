@@ -12,16 +12,16 @@
 
 namespace hako {
 
-// Makes the updates again that the log has and the last checkpoint lacks. Checkpoints may run
-// meanwhile: they name the position that the replay has reached, or one before. If the file has_all, it
-// is not given up before the whole log was read.
+// Repeats the updates that the log has and the last checkpoint lacks. Checkpoints may run
+// meanwhile: they name the position that the replay has reached, or an earlier one. With `has_all`
+// the file already has all updates, and is changed only after the whole log was read.
 template <File LogFileT>
 auto DatabaseHome<LogFileT>::Replay(const log::NamedLog& named, bool has_all) -> StatusOr<std::unique_ptr<Log>> {
   HAKO_ASSIGN_OR_RETURN(LogFile file, log_place_.OpenExisting(writable_));
   HAKO_ASSIGN_OR_RETURN(auto log, Log::Open(std::move(file), named.id, named.secret));
   if (log->IsEmpty()) return absl::DataLossError("the log, which has the newest updates, is empty");
   HAKO_RETURN_IF_ERROR(records_.CheckIdle());
-  if (writable_) HAKO_RETURN_IF_ERROR(log->Sync());  // before a checkpoint names a position in it
+  if (writable_) HAKO_RETURN_IF_ERROR(log->Sync());  // before a checkpoint names a position in the log
   const auto queue = std::make_unique<RedoQueue>();
   if (has_all) {
     HAKO_RETURN_IF_ERROR(log->Replay(named.from, [](std::span<const format::LogEntry>, log::Position) { return absl::OkStatus(); }));
@@ -48,7 +48,7 @@ auto DatabaseHome<LogFileT>::Replay(const log::NamedLog& named, bool has_all) ->
   return log;
 }
 
-// Makes updates that do not come from the log: the database names none then.
+// Makes the updates of an UpdateSource in place of a log. The database names no log meanwhile.
 template <File LogFileT>
 Status DatabaseHome<LogFileT>::MakeRestored(UpdateSource& source) {
   HAKO_RETURN_IF_ERROR(records_.CheckIdle());
@@ -63,7 +63,8 @@ Status DatabaseHome<LogFileT>::MakeRestored(UpdateSource& source) {
   return Checkpoint();
 }
 
-// Of the thread that removes expired records: it does not know the times of those that come from a log.
+// Asks the thread that removes expired records for a pass, because it has not seen the times of
+// records that came from a log.
 template <File LogFileT>
 void DatabaseHome<LogFileT>::RequestPass() {
   if (const auto* const expiry = records_.expiry(); expiry != nullptr) expiry->schedule().RequestPass();

@@ -1,4 +1,4 @@
-// The vocabulary of every DBM, and the concept that the four class templates model.
+// The vocabulary of every DBM, and the concept that the six class templates model.
 //
 // A DBM maps keys to values; both are byte strings. It has three primitives:
 //   Process       shows a record to a visitor while nothing else can change it, and carries out the
@@ -65,7 +65,7 @@ template <class T>
 concept TemporaryString = !std::is_lvalue_reference_v<T> && std::convertible_to<T, std::string_view> &&
                           !std::is_trivially_destructible_v<std::remove_reference_t<T>>;
 
-// False, but only once V is known: for assertions that fail for each V.
+// False for every V. For assertions that must fail only when the template is instantiated.
 template <class V>
 inline constexpr bool kNever = false;
 
@@ -98,7 +98,7 @@ class [[nodiscard]] Action {
   template <internal::TemporaryString T>
   static Action SetKeepingExpiry(T&& value) = delete;
 
-  // An Action is itself a visitor that decides the same for every record: the cheapest form of an
+  // An Action is itself a visitor, which decides the same for every record: the cheapest form of an
   // update.
   Action operator()(bool) const { return *this; }
 
@@ -160,7 +160,7 @@ concept FirstVisitor = EachVisitor<V> || requires(V& v, std::string_view key, st
 
 namespace internal {
 
-// The results of overloads that say why a function is no visitor.
+// The results of overloads that explain why a function is not a visitor.
 template <class V>
 Status RefuseVisitor() {
   static_assert(kNever<V>,
@@ -315,7 +315,7 @@ struct Stats {
 // Names and texts, for people to read.
 using Inspection = std::vector<std::pair<std::string, std::string>>;
 
-// What ProcessState calls.
+// The visitor of ProcessState.
 using StateRef = FunctionRef<Status(std::string_view key, std::string_view value, std::uint64_t expire_at)>;
 using OnDamage = std::function<void(const Status&)>;
 

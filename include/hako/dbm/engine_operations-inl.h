@@ -71,8 +71,8 @@ inline bool Changes(const Action& action, bool exists) {
 }
 }  // namespace internal
 
-// While only removals are accepted, a visitor that decides to set a value gets the refusal. Actions with
-// a time are refused: where values have the stored form, their time is in the value by now.
+// While only removals are accepted, an Action that sets a value is refused. So is an Action with a
+// time: if the database keeps times, the time is already in the value here.
 template <class D, class Space, class Engine>
 template <class Seen>
 Status EngineOperations<D, Space, Engine>::CheckAround(std::string_view key, FunctionRef<Action(Seen)> visitor) {
@@ -146,7 +146,7 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writ
   return updates && has_after_update_ ? self().AfterUpdate() : absl::OkStatus();
 }
 
-// A thread without a writer state may call this: Close does.
+// A thread without a writer state may call this, as Close does.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessStoredState(FunctionRef<void()> note,
                                                               FunctionRef<Status(std::string_view key, std::string_view stored)> visitor,
@@ -178,7 +178,7 @@ Status EngineOperations<D, Space, Engine>::ProcessStoredState(FunctionRef<void()
   }
 }
 
-// Whether a record has expired is decided for the moment, too.
+// Whether a record has expired is decided at the moment that is shown, too.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessState(StateRef visitor, const OnDamage& on_damage) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(self().CheckIdle());

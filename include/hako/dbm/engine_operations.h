@@ -41,7 +41,7 @@ namespace hako {
 
 namespace internal {
 
-// A visitor in a database that keeps no times: an Action that has one becomes Keep.
+// Wraps a visitor for a database that keeps no times: an Action with a time becomes Keep.
 template <class V>
 class TimelessVisitor {
   using Seen = std::conditional_t<UpdateVisitor<V>, std::optional<std::string_view>, bool>;
@@ -55,7 +55,7 @@ class TimelessVisitor {
     refuses_ = true;
     return Action::Keep();
   }
-  // After the operation: replaces its status if the Action was refused.
+  // Call after the operation: replaces its status if an Action was refused.
   HAKO_INLINE void CheckTime(Status* status) const {
     if (refuses_) [[unlikely]]
       *status = Expiry::NoTimesError();
@@ -76,12 +76,12 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   using WriterState = typename Space::WriterState;
 
  public:
-  // Whether Remove, CompareExchange and Increment have their own compiled Process, which saves a
-  // call. Where a file is read by calls of the system that is not worth the code.
+  // Whether Process is compiled separately for each of Remove, CompareExchange and Increment, which
+  // saves a call. For files that are read by system calls that is not worth the code.
   static constexpr bool kInlinesUpdates = !requires { requires Space::kReadsAhead; };
 
-  // See dbm/dbm.h. OutOfRange for a key above D::kKeySizeMax bytes. The operations that are derived from
-  // Process and set no time leave out the check of it.
+  // See dbm/dbm.h. OutOfRange for a key above D::kKeySizeMax bytes. Derived operations that set no
+  // time skip the check of the time.
   template <bool kMaySetTime = true, Visitor V>
   HAKO_INLINE Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     if (key.size() > D::kKeySizeMax) [[unlikely]]
@@ -106,7 +106,8 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
 
   template <class V>
   requires(!Visitor<V>) Status Process(std::string_view, V&&) { return internal::RefuseVisitor<V>(); }
-  // The same, compiled once. Operations that the database derives from Process use these.
+  // The same with the visitor by reference, so that it is compiled once. Operations derived from
+  // Process use it.
   Status Process(std::string_view key, UpdateRef visitor);
   Status Process(std::string_view key, BlindUpdateRef visitor);
   Status Process(std::string_view key, ReadRef visitor);
@@ -131,13 +132,15 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
 
   // ---- records that expire (dbm/expiry.h) ----
 
-  // The times and the clock of the database; nullptr if it keeps none.
+  // The clock of records that expire; nullptr if the database keeps no times.
   const Expiry* expiry() const final { return expiry_.get(); }
-  // Sets when the record of `key` expires, in milliseconds since 1970; 0 = never, as Persist. A time
-  // that has passed removes it; otherwise the value is stored again. NotFound if absent,
-  // FailedPrecondition if the database keeps no times, InvalidArgument for a time beyond Expiry::kTimeMax.
+  // Sets when the record of `key` expires, in milliseconds since 1970; 0 = never. A time that has
+  // passed removes the record; otherwise its value is stored again. Returns NotFound if the record
+  // is absent, FailedPrecondition if the database keeps no times, InvalidArgument for a time beyond
+  // Expiry::kTimeMax.
   Status SetExpiry(std::string_view key, std::uint64_t expire_at);
-  // Returns when it expires; 0 = never. NotFound if absent. A database that keeps no times returns 0.
+  // Returns when the record of `key` expires; 0 = never, or the database keeps no times. Returns
+  // NotFound if the record is absent.
   StatusOr<std::uint64_t> GetExpiry(std::string_view key);
   // Removes the expired records now, beside readers and writers, and returns their number. A
   // background thread does the same from time to time.
@@ -145,12 +148,12 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     return RemoveExpired([] { return true; });
   }
 
-  // See dbm/dbm.h. Writers are stopped for the moment that is shown, and no longer. The buckets or leaves that
-  // they change before these are shown are kept in memory until then.
+  // See dbm/dbm.h. Writers are stopped only for the moment that is shown. The records of buckets or
+  // leaves that they change later are kept in memory until they are shown.
   Status ProcessState(StateRef visitor, const OnDamage& on_damage = {});
 
-  // The stored form of values, for copies of the database. Afterwards, unless the database is itself a
-  // copy that is being made, call schedule().RequestPass() of its expiry().
+  // Set and fetch values in their stored form, for copies of the database. After SetStored, unless
+  // the database is itself a copy that is being made, call expiry()->schedule().RequestPass().
   Status SetStored(std::string_view key, std::string_view stored);
   Status GetStored(std::string_view key, std::string* stored);
 
@@ -163,14 +166,14 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     return false;
   }
 
-  // The position in the log behind the last update of the calling thread; 0 without a log.
+  // Returns the position in the log behind the last update of the calling thread; 0 without a log.
   std::uint64_t LastLsn() {
     const WriterState* const writer = writers_.Mine();
     return writer != nullptr ? writer->lsn : 0;
   }
 
-  // OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckReads and
-  // CheckIdle also fail within a visitor of this database (sync/writer_states.h).
+  // Returns OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckReads
+  // and CheckIdle also fail within a visitor of this database (sync/writer_states.h).
   Status CheckOpen() const final { return writers_.CheckOpen(); }
   Status CheckReads() const { return writers_.CheckReads(); }
   Status CheckIdle() const final { return writers_.CheckIdle(); }
@@ -188,7 +191,8 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   }
   void PrefetchForRedo(std::span<const std::string_view> keys) const override { engine_.Prefetch(keys); }
   void SweepInBackground(const std::atomic<bool>& stops) final;
-  // Takes no lock: a forked child calls it too, in which the writers of the parent may seem to go on.
+  // Takes no lock, because a forked child also calls it, in which writers of the parent may seem
+  // busy forever.
   void Seal() override {
     AssertNoWriters();
     writers_.Close();
@@ -199,7 +203,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   explicit EngineOperations(std::unique_ptr<Space> space, Rest... rest) : space_(std::move(space)), engine_(*space_, rest...) {}
   ~EngineOperations() = default;
 
-  // CheckReads, and whether all keys have a size that is allowed.
+  // As CheckReads; also checks the sizes of the keys.
   Status CheckKeys(std::span<const std::string_view> keys) const {
     HAKO_RETURN_IF_ERROR(CheckReads());
     for (const std::string_view key : keys) {
@@ -207,28 +211,28 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     }
     return absl::OkStatus();
   }
-  // The error of a key that is too long.
+  // Returns the error for a key that is too long.
   [[gnu::cold]] Status RefuseKey(std::string_view key) const {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return TooLargeError("a key", key.size(), D::kKeySizeMax);
   }
 
-  // ProcessState of records in their stored form, expired ones too, after note(), with the writers stopped
-  // at the moment that is shown.
+  // ProcessState of records in their stored form, including expired ones. Calls note() while the
+  // writers are stopped at the moment that is shown.
   Status ProcessStoredState(FunctionRef<void()> note, FunctionRef<Status(std::string_view key, std::string_view stored)> visitor,
                             const OnDamage& on_damage = {});
-  // RunExclusive with no update pending.
+  // RunExclusive while no update is pending.
   template <class Body>
   Status RunExclusiveFlushed(Body&& body) {
     return RunExclusive(body);
   }
 
-  // Process, whether updates are refused or not, compiled once.
+  // Process without the check whether updates are refused, compiled once.
   template <class ActionT, class VisitorT>
   [[gnu::noinline]] Status ProcessUnchecked(std::string_view key, VisitorT visitor);
 
-  // In Open: values have the stored form if the database has a clock, which shows `clock`, or 0.
-  // FailedPrecondition if it has none, and the options ask for one.
+  // Call in Open. If `clock` is not 0, values have the stored form, and the clock of the database
+  // begins at `clock`. Returns FailedPrecondition if it is 0 although the options request expiry.
   // REQUIRES: no other thread uses the database
   template <class Options>
   Status KeepTimes(const Options& options, std::uint64_t clock, std::uint64_t first_expiry = 0) {
@@ -241,16 +245,17 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     }
     return absl::OkStatus();
   }
-  // The last part of Verify: that each value has the stored form.
+  // The last part of Verify: checks that each value has the stored form.
   Status VerifyTimes();
-  // Fetch where values have the stored form.
+  // Fetch in a database whose values have the stored form.
   template <class S>
   Status FetchLive(std::string_view key, S& sink);
-  // Runs shows(visitor), where the visitor sees only records that have not expired.
+  // Runs shows(visitor) with a visitor that passes on only records that have not expired.
   template <class F>
   Status ShowLive(EachRef visitor, F&& shows);
-  // RemoveExpired as far as bool go_on(), which it calls from time to time, is true. Counts the records
-  // that it sees in *seen. It passes damage: DataLoss, the first one, once it has removed all others.
+  // RemoveExpired that stops once go_on(), which it calls from time to time, returns false. Counts
+  // the records that it sees in *seen. It passes damage, and returns the first DataLoss after it
+  // has removed all other expired records.
   StatusOr<std::uint64_t> RemoveExpired(FunctionRef<bool()> go_on, ExpirySurvey* seen = nullptr);
 
   bool HasLimit() const {
@@ -259,7 +264,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     else
       return false;
   }
-  // At the end of Open: from now on shows `visitor` the records that are evicted, without their times.
+  // Call at the end of Open: from now on shows evicted records, without their times, to `visitor`.
   // REQUIRES: no other thread uses the database
   void ShowEvictions(const OwnedFunction<void(std::string_view, std::string_view)>& visitor) {
     AssertNoWriters();
@@ -271,7 +276,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
                              }});
     }
   }
-  // Records evicted since the database was opened.
+  // Returns the number of records evicted since Open.
   std::uint64_t NumEvictions() const {
     std::uint64_t count = 0;
     if constexpr (requires(WriterState & writer) { writer.evictions; })
@@ -301,7 +306,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   auto RunExclusive(Body&& body) {
     return space_->gate().RunExclusive(ForEachWriter(), body);
   }
-  // After the removal of all records.
+  // Call after the removal of all records.
   // REQUIRES: no writers
   void ForgetCounts() {
     AssertNoWriters();
@@ -312,11 +317,11 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   mutable Engine engine_;  // mutable because reads may flush pending Sets
   mutable sync::WriterStates<WriterState> writers_;
   std::unique_ptr<Expiry> expiry_;
-  // Whether reads take the shortest path: values have no times, and the uses of records are not noted
-  // (base/capacity.h). One condition in place of two.
+  // Whether reads take the shortest path: values have no times, and uses of records are not tracked
+  // (base/capacity.h). One condition instead of two.
   bool reads_plainly_ = true;
   bool has_after_update_ = false;
-  // An update where values have no times: an Action with a time is refused.
+  // An update in a database whose values have no times: refuses an Action with a time.
   template <class Key, class V>
   HAKO_INLINE Status ProcessWithoutTime(WriterState& writer, Key key, V& visitor) {
     if constexpr (std::is_same_v<std::remove_cv_t<V>, Action>) {
@@ -330,7 +335,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
       return status;
     }
   }
-  // Whether an update is refused, or followed by AfterUpdate.
+  // Whether updates may be refused, or must be followed by AfterUpdate.
   HAKO_INLINE bool NeedsChecks() { return !self().AcceptsUpdates() || has_after_update_; }
   HAKO_INLINE bool HasAfterUpdate() const { return has_after_update_; }
   // From now on each update is followed by AfterUpdate.
@@ -345,18 +350,19 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
 
   D& self() { return static_cast<D&>(*this); }
 
-  // An expired record was absent already, so it is not shown.
+  // Does not show an expired record, which was already absent.
   void ShowEvicted(std::string_view key, std::string_view value) const {
     if (expiry_ == nullptr) return on_eviction_(key, value);
     const std::optional<Expiry::Record> record = Expiry::Split(value);
     if (record && !expiry_->IsPast(record->time)) on_eviction_(key, record->value);
   }
-  // Process and ProcessMulti where values have the stored form.
+  // Process and ProcessMulti in a database whose values have the stored form.
   Status ProcessLive(std::string_view key, ReadRef visitor);
   Status ProcessLive(std::string_view key, UpdateRef visitor);
   Status ProcessLive(std::string_view key, Action action);
   Status ProcessExpired(std::string_view key, UpdateRef visitor);
-  // Calls on_damage(status) for records that cannot be read.
+  // Removes those of the records that have expired. Calls on_damage(status) for records that cannot
+  // be read.
   Status RemoveIfExpired(std::span<const std::string> keys, FunctionRef<void(const Status&)> on_damage, std::uint64_t* removed);
   Status ProcessMultiLive(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
 
@@ -370,7 +376,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
       return ProcessChecked(key, BlindUpdateRef(visitor));
   }
 
-  // Process where updates are refused, or followed by AfterUpdate.
+  // Process if NeedsChecks().
   [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, UpdateRef visitor);
   [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, BlindUpdateRef visitor);
   [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, Action action);

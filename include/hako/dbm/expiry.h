@@ -5,16 +5,18 @@
 // includes it until it is removed. Its space is reclaimed later, by a background thread: see
 // dbm/expiry_schedule.h.
 //
-// Times are milliseconds since 1970; 0 means never. The clock is the system's wall clock, which is a
-// few milliseconds behind (CLOCK_REALTIME_COARSE) and costs some loads. A Get or Set of a record that
-// never expires does not read it.
+// Times are milliseconds since 1970; 0 means never. The clock is the system's wall clock in the
+// form CLOCK_REALTIME_COARSE, which is a few milliseconds behind and costs some loads. A Get or Set
+// of a record that never expires does not read it.
 //
 // The clock may be set back or jump ahead.
-//   1. While the database is open its time never goes back: a record that has expired stays absent.
-//   2. Nor does it stand still for long: while the system's clock is a second or more behind it, because it
-//      was ahead before, the time goes on at seven eighths of its speed, by CLOCK_BOOTTIME, until the
-//      system's clock has caught up. Meanwhile a ttl lasts a seventh longer, and a record expires earlier
-//      than its expire_at, by the difference. A clock of the option `clock` is not corrected.
+//   1. While the database is open its time never goes back, so a record that has expired stays
+//      absent.
+//   2. Nor does it stand still for long. If the system's clock was ahead and was set back by a
+//      second or more, the time goes on at seven eighths of normal speed, by CLOCK_BOOTTIME, until
+//      the system's clock has caught up. Meanwhile a ttl lasts a seventh longer, and a record
+//      expires earlier than its expire_at, by the difference of the clocks. A clock of the option
+//      `clock` is not corrected.
 //   3. The file keeps the time. After Close, and after a crash, a record that an operation has reported
 //      absent as expired stays absent as far as this table says:
 //        Close, hard Synchronize  all that were reported before
@@ -23,17 +25,18 @@
 //                                 the time in the log, or in the map. Otherwise those before the state
 //                                 that the crash leaves
 //        power cut                those reported before that state; with a log, before its last sync
-//      A device that is full may keep the file from getting the time: of a snapshot without changes
-//      Close then leaves the older one.
-//   4. Copies have the time of their database: CopyTo, Save, Load, Salvage; a restored database has that of
-//      the point in its history. So a time that was ahead stays ahead. Export copies records without it.
+//      If the device is full, the file may not get the time: Close of a database in memory without
+//      changes then leaves the older time in the snapshot.
+//   4. Copies by CopyTo, Save, Load and Salvage have the time of their database, and a restored
+//      database has the time of its point in the history. So a time that was ahead stays ahead.
+//      Export copies records without the time.
 //
 // Stored form. The engines, the file, the log and snapshots store a value with a tail:
 //   never expires   [value][0]
 //   expires         [value][time, 7 bytes, little-endian][1]
 // "Stored" in the name of a function means that it handles this form.
 //
-// Databases without the option store values as they are, and pay one test of a pointer for a read.
+// Databases without the option store values unchanged. A read costs them one test of a pointer.
 #pragma once
 
 #include <algorithm>
@@ -55,25 +58,26 @@ namespace hako {
 
 // The clock of a database, and the stored form of its values.
 //
-// Threads: any.
+// Thread-safe.
 class Expiry {
  public:
-  // Returns the time. Called by any thread.
+  // Returns the time. Must be thread-safe.
   using Clock = std::uint64_t (*)();
   static constexpr std::uint64_t kNever = 0;
-  // The last time that can be stored, in the year 285,428. In an Action, kKeep stands for the time
-  // that the record has, and kInvalid for one that cannot be stored.
+  // The last time that can be stored, in the year 285,428. In an Action, kKeep means the present
+  // time of the record, and kInvalid a time that cannot be stored.
   static constexpr std::uint64_t kTimeMax = (std::uint64_t{1} << 53) - 1, kKeep = (std::uint64_t{1} << 56) - 1, kInvalid = kKeep - 1;
   static constexpr std::size_t kTailMax = 8;  // bytes
 
-  // The database has seen the time `latest` already. Without a clock, the system's.
+  // Begins at the time `latest`, which the database has already seen. Uses the system's clock if
+  // `clock` is nullptr.
   Expiry(Clock clock, std::uint64_t latest) : clock_(clock != nullptr ? clock : &SystemClock), latest_(std::min(latest, kTimeMax)) {}
 
-  // The clock of a copy that is being made: no record expires there that the copied database has not seen
-  // expire. Such a database has no background thread that removes records.
+  // The clock of a copy that is being made, so that no record expires in the copy which has not
+  // expired in the original. Such a database has no background thread that removes records.
   static std::uint64_t FirstTime() { return 1; }
   bool IsOfCopy() const { return clock_ == &FirstTime; }
-  // The clock of a new database: 0 without the option `expiry`.
+  // Returns the initial clock of a new database; 0 without the option `expiry`.
   template <class Options>
   static std::uint64_t FirstClock(const Options& options) {
     if constexpr (requires { options.expiry; }) {
@@ -82,27 +86,29 @@ class Expiry {
     return 0;
   }
 
-  // The time now.
+  // Returns the present time.
   std::uint64_t Now() const {
     const std::uint64_t now = std::min(clock_(), kTimeMax);
     const std::uint64_t latest = sync::RaiseTo(latest_, now);
     return latest - now < kBehindMin ? latest : BehindNow();
   }
-  // The latest time that it has shown.
+  // The latest time that Now has returned.
   std::uint64_t latest() const { return latest_.load(std::memory_order_relaxed); }
-  // The database that its records come from has seen this time.
+  // Moves the time forward to that of the database from which the records come.
   void NoteTime(std::uint64_t time) const { sync::RaiseTo(latest_, std::min(time, kTimeMax)); }
-  // Whether a record of this time has expired. IsPast notes that an operation reports it absent.
+  // Whether a record with this expiry time has expired. IsPast also registers that an operation
+  // reports it absent.
   bool HasPassed(std::uint64_t time) const { return time != kNever && time <= Now(); }
   bool IsPast(std::uint64_t time) const {
     if (!HasPassed(time)) return false;
     sync::RaiseTo(reported_, time);
     return true;
   }
-  // The latest time of a record that was reported absent. A file whose clock is this or later revives none.
+  // The latest expiry time of a record that was reported absent. A file whose clock is not earlier
+  // revives no such record.
   std::uint64_t reported() const { return reported_.load(std::memory_order_relaxed); }
 
-  // A record is set that expires at `time`. False if that has passed.
+  // Registers that a record is set which expires at `time`. Returns false if `time` has passed.
   bool NoteSet(std::uint64_t time) const {
     if (time == kNever) return true;
     const std::uint64_t now = Now();
@@ -111,12 +117,12 @@ class Expiry {
     return true;
   }
 
-  // A value and its time.
+  // A value and its expiry time.
   struct Record {
     std::string_view value;
     std::uint64_t time = kNever;
   };
-  // Divides a stored value. nullopt if it does not have that form.
+  // Divides a stored value. Returns nullopt if it does not have the stored form.
   static std::optional<Record> Split(std::string_view stored) {
     if (stored.empty()) return std::nullopt;
     if (IsPlain(stored.back())) return Record{stored.substr(0, stored.size() - 1), kNever};
@@ -126,12 +132,12 @@ class Expiry {
     if (!IsTimed(tail)) return std::nullopt;
     return Record{stored.substr(0, stored.size() - kTailMax), TimeIn(tail)};
   }
-  // The parts of Split, of the last byte or the last 8: which of the two forms it is.
+  // The parts of Split, which look at the last byte or the last 8 bytes.
   static constexpr bool IsPlain(char last) { return last == kPlain; }
   static constexpr bool IsPlain(std::uint64_t tail) { return tail >> 56 == kPlain; }
   static constexpr bool IsTimed(std::uint64_t tail) { return (tail - kLeastTail) <= kTimeMax - 1; }
   static constexpr std::uint64_t TimeIn(std::uint64_t tail) { return tail & kKeep; }
-  // The number of bytes that a value of this time has behind it.
+  // Returns the size of the tail of a value with this time.
   static constexpr std::size_t TailSize(std::uint64_t time) { return time == kNever ? 1 : kTailMax; }
   // Writes the stored form to `out`.
   static std::string_view Join(std::string_view value, std::uint64_t time, char* out) {
@@ -145,7 +151,7 @@ class Expiry {
     std::memcpy(tail, &bytes, kTailMax);
     return {out, value.size() + kTailMax};
   }
-  // When the next pass over the database removes the expired records.
+  // Decides when the next pass over the database removes the expired records.
   ExpirySchedule& schedule() const { return schedule_; }
 
   static Status OutOfRangeError() { return absl::InvalidArgumentError("the time of expiry is out of range"); }
@@ -154,10 +160,10 @@ class Expiry {
 
  private:
   static constexpr char kPlain = 0, kTimed = 1;
-  static constexpr std::uint64_t kLeastTail = (std::uint64_t{kTimed} << 56) + 1;  // of the time 1
+  static constexpr std::uint64_t kLeastTail = (std::uint64_t{kTimed} << 56) + 1;  // the tail of the time 1
   static constexpr std::uint64_t kBehindMin = 1000;
   static std::uint64_t SystemClock() { return CoarseWallMilliseconds(); }
-  // Now while the clock is behind.
+  // Now() while the clock is behind.
   [[gnu::cold, gnu::noinline]] std::uint64_t BehindNow() const {
     if (clock_ != &SystemClock) return latest();
     const std::uint64_t steady = SteadyMilliseconds(), slow = steady - steady / 8, before = latest();
@@ -168,14 +174,14 @@ class Expiry {
 
   const Clock clock_;
   mutable std::atomic<std::uint64_t> latest_, reported_{0};
-  mutable std::atomic<std::uint64_t> ahead_of_slow_{0};  // of BehindNow: the most by which the time was ahead of its clock
+  mutable std::atomic<std::uint64_t> ahead_of_slow_{0};  // the most by which the time was ahead of the clock of BehindNow
   mutable ExpirySchedule schedule_;
 };
 
 // Memory for stored values that all live until the object is destroyed.
 class StoredValues {
  public:
-  // May throw std::bad_alloc.
+  // Adds a value, and returns its stored form. May throw std::bad_alloc.
   std::string_view Add(std::string_view value, std::uint64_t time) {
     const std::size_t size = value.size() + Expiry::TailSize(time);
     if (size > room_) {

@@ -1,21 +1,21 @@
-// When a pass over a database should remove the expired records: once they are estimated to be a
-// twentieth of all, and within an hour after any record has expired.
+// Decides when a pass over a database should remove the expired records: once they are an estimated
+// twentieth of all records, and at most an hour after any record has expired.
 //
-// A pass sees every record, so it knows how many will expire when: it counts them by the time that
-// they have left, in powers of two. Between passes the records that are set are counted in the same
-// way, one in kSampled of them. That is an estimate: it assumes that the records of a class expire
-// evenly, and it counts those that are replaced or removed meanwhile, too.
+// A pass sees every record, and counts the records in classes of the time that they have left, by
+// powers of two. Between passes one in kSampled of the records that are set is counted in the same
+// way. The result is an estimate: it assumes that the records of a class expire evenly, and it
+// includes records that were replaced or removed meanwhile.
 //
 // Invariants
 //   1. The samples are drawn at random, so no order of Sets, threads or databases hides records.
-//   2. Each record in the database that expires does so at Earliest() or later, except one whose Set
-//      was not yet complete at the begin of the last two passes.
+//   2. No record in the database expires before Earliest(), except one whose Set was not yet
+//      complete when the last two passes began.
 //   3. After RequestPass a pass is due, until one that began later has ended.
-//   4. A database that was closed keeps FirstExpiry, so that its next Open need not read all records: a pass
-//      is due once one of them may have expired.
+//   4. Close stores FirstExpiry, so that the next Open need not read all records: a pass is due
+//      once one of them may have expired.
 //
-// As in the active expiry of Redis, a share of expired records is accepted, and bounded by an estimate;
-// Redis estimates it by random samples of the records themselves.
+// Like the active expiry of Redis, this accepts a share of expired records, bounded by an estimate.
+// Redis estimates the share by random samples of the records themselves.
 #pragma once
 
 #include <algorithm>
@@ -30,18 +30,19 @@
 
 namespace hako {
 
-// Numbers of records by the milliseconds that they have left, and the time of the first that expires.
+// The numbers of records by the milliseconds that they have left, and the earliest expiry time.
 class ExpirySurvey {
  public:
   static constexpr std::size_t kClasses = 54;  // times have 53 bits
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  // A record that expires at `time`, 0 = never.
+  // Counts a record that expires at `time`; 0 = never.
   void Count(std::uint64_t time, std::uint64_t now) {
     if (time <= now) return;
     ++records_[static_cast<std::size_t>(std::bit_width(time - now))];
     earliest_ = std::min(earliest_, time);
   }
-  // How many of them have expired `elapsed` later, if they are spread evenly within a class.
+  // Estimates how many of the records have expired `elapsed` later, if they are spread evenly
+  // within each class.
   double Expired(std::uint64_t elapsed) const {
     double sum = 0;
     for (std::size_t i = 1; i < kClasses; ++i) {
@@ -50,7 +51,7 @@ class ExpirySurvey {
     }
     return sum;
   }
-  // When the first of them expires; kNone if none does.
+  // The time at which the first record expires; kNone if none does.
   std::uint64_t earliest() const { return earliest_; }
 
  private:
@@ -58,10 +59,11 @@ class ExpirySurvey {
   std::uint64_t earliest_ = kNone;
 };
 
-// Threads: NoteSet and RequestPass any; the others are for the one thread that makes the passes.
+// NoteSet and RequestPass are thread-safe; only the thread that makes the passes may call the
+// others.
 class ExpirySchedule {
  public:
-  // A record is being set that expires at `time`, which is after `now`.
+  // Call when a record is set that expires at `time`, which is after `now`.
   void NoteSet(std::uint64_t time, std::uint64_t now) {
     std::uint64_t earliest = earliest_set_.load(std::memory_order_relaxed);
     while (time < earliest && !earliest_set_.compare_exchange_weak(earliest, time, std::memory_order_relaxed)) continue;
@@ -69,26 +71,28 @@ class ExpirySchedule {
       set_[std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(time - now)), ExpirySurvey::kClasses - 1)].fetch_add(
           kSampled, std::memory_order_relaxed);
   }
-  // The database may have records that no pass has seen, and for which NoteSet was not called.
+  // Call if the database may have records that no pass has seen and for which NoteSet was not
+  // called.
   void RequestPass() { num_requests_.fetch_add(1); }
 
-  // The database was opened: its records expire at `first` or later, as FirstExpiry was.
+  // Call in Open, with the stored FirstExpiry: the records expire at `first` or later.
   void ExpectNone(std::uint64_t now, std::uint64_t first) {
     began_ = now;
     unseen_from_ = first;
     num_served_ = num_requests_.load();
   }
-  // No record in the database expires before this, kNone: none expires; 0: unknown. REQUIRES: no other thread
-  // changes records (unchecked: it does not know the writers)
+  // Returns the time before which no record in the database expires; kNone = none expires, 0 =
+  // unknown. REQUIRES: no other thread changes records (unchecked: this object does not know the
+  // writers)
   std::uint64_t FirstExpiry() const { return num_served_ == num_requests_.load() ? std::min(Earliest(), unseen_from_) : 0; }
 
-  // Whether a pass should begin. `count`: the records in the database.
+  // Whether a pass should begin. `count` is the number of records in the database.
   bool IsDue(std::uint64_t now, std::uint64_t count) const {
     if (num_served_ != num_requests_.load()) return std::chrono::steady_clock::now() >= retry_at_;
     return now >= unseen_from_ || ExpiredShare(now, count) >= kDueShare || (Earliest() <= now && Since(now) >= kDelayMax);
   }
-  // Returns the time in which the pass should end: until kShareMax of all records have expired, if they
-  // go on as since the last pass.
+  // Returns how long the pass should take: until kShareMax of all records have expired, if they go
+  // on expiring as fast as since the last pass.
   std::chrono::duration<double> BeginPass(std::uint64_t now) {
     const auto steady_now = std::chrono::steady_clock::now();
     const std::chrono::duration<double> since_last = steady_now - steady_began_;
@@ -100,20 +104,21 @@ class ExpirySchedule {
     for (auto& records : set_) records.store(0, std::memory_order_relaxed);
     return since_last * (kShareMax / kDueShare - 1);
   }
-  // The pass has seen these records.
+  // Call at the end of a pass, with the records that it has seen.
   void EndPass(const ExpirySurvey& survey) {
     survey_ = survey;
     earliest_ = std::min(survey.earliest(), earliest_before_);
     num_served_ = num_begun_;
   }
-  // The pass has failed: another one is due in a while.
+  // Call if the pass has failed: another one is due in a while.
   void FailPass() {
     RequestPass();
     retry_at_ = std::chrono::steady_clock::now() + kRetryDelay;
   }
 
-  // The share of expired records, 0 to 1, of `count` in the database, since the last pass. Sets are taken
-  // to be spread evenly since then, and a time to be the least of its class, so that this is not late.
+  // Estimates the share, 0 to 1, of the `count` records that have expired since the last pass.
+  // Assumes that Sets were spread evenly since then, and that each expiry time is the earliest of
+  // its class, so that passes are not late.
   double ExpiredShare(std::uint64_t now, std::uint64_t count) const {
     double sum = survey_.Expired(Since(now));
     for (std::size_t i = 1; i < set_.size(); ++i) {
@@ -123,7 +128,8 @@ class ExpirySchedule {
     }
     return sum < 1 ? 0 : std::min(sum / static_cast<double>(std::max<std::uint64_t>(count, 1)), 1.0);
   }
-  // No record that the last pass has seen, and none that was set since, expires before this.
+  // Returns a time before which no record expires that the last pass has seen or that was set
+  // since.
   std::uint64_t Earliest() const { return std::min(earliest_, earliest_set_.load(std::memory_order_relaxed)); }
 
  private:
@@ -133,8 +139,8 @@ class ExpirySchedule {
   static constexpr std::chrono::seconds kRetryDelay{10};
 
   std::uint64_t Since(std::uint64_t now) const { return now - std::min(now, began_); }
-  // True once in kSampled calls, at random. Each thread begins with another seed, as one may make few
-  // calls.
+  // Returns true once in kSampled calls, at random. Each thread begins with another seed, because a
+  // thread may make few calls.
   static bool IsSampled() {
     static constinit std::atomic<std::uint64_t> seeds{0};
     static constinit thread_local std::uint64_t state = 0;
@@ -144,13 +150,13 @@ class ExpirySchedule {
     return state >> 61 == 0;
   }
 
-  std::uint64_t began_ = 0;  // the last pass
+  std::uint64_t began_ = 0;  // when the last pass began
   std::chrono::steady_clock::time_point steady_began_, retry_at_;
-  std::uint64_t num_begun_ = 0, num_served_ = 0;  // requests before the last pass began, and before the last that ended
+  std::uint64_t num_begun_ = 0, num_served_ = 0;  // requests before the last pass began, and before the last one that has ended
   ExpirySurvey survey_;
-  std::uint64_t unseen_from_ = ExpirySurvey::kNone;      // when the first record may expire that no pass has seen since Open
-  std::uint64_t earliest_ = ExpirySurvey::kNone;         // of the last pass
-  std::uint64_t earliest_before_ = ExpirySurvey::kNone;  // set between the last pass and the one before
+  std::uint64_t unseen_from_ = ExpirySurvey::kNone;      // when the first record may expire that no pass since Open has seen
+  std::uint64_t earliest_ = ExpirySurvey::kNone;         // as the last pass has found
+  std::uint64_t earliest_before_ = ExpirySurvey::kNone;  // of the records that were set between the last pass and the one before
   std::atomic<std::uint64_t> num_requests_{1};
   // Since the last pass began
   std::atomic<std::uint64_t> earliest_set_{ExpirySurvey::kNone};

@@ -3,8 +3,8 @@
 //
 // A record that exists from First() to the end is visited exactly once, regardless of the table's
 // growth. A record added or removed meanwhile, also by the iterator's own thread, is visited at most
-// once. Each is shown with the value that it had when its bucket was copied. One thread; the database
-// must outlive the iterator.
+// once. Each record is shown with the value that it had when its bucket was copied. Not
+// thread-safe; the database must outlive the iterator.
 #pragma once
 
 #include <cstddef>
@@ -36,10 +36,11 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   // Moves to the first record.
   void First();
 
-  // Moves to the record of `key`; not Valid if absent. Next continues in the internal order.
+  // Moves to the record of `key`. The cursor is not Valid if the record is absent. Next continues
+  // in the internal order.
   void Jump(std::string_view key);
 
-  // Moves to the next record; at the end, does nothing.
+  // Moves to the next record. Does nothing at the end.
   void Next() {
     if (!Valid()) [[unlikely]]
       return;
@@ -62,12 +63,12 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
     HAKO_DCHECK(Valid());
     return live_.time;
   }
-  // OK at the end; otherwise the error that stopped the scan.
+  // Returns OK at the end; otherwise the error that stopped the scan.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
-  // If status() is DataLoss: continues behind the damaged record, where the next damage may be.
-  // False if there is nothing to skip.
+  // After DataLoss: continues behind the damaged record; more damage may follow there. Returns
+  // false if there is nothing to skip.
   bool SkipDamage();
-  // The database that it shows.
+  // The database of the cursor.
   D& database() { return *database_; }
 
  private:
@@ -77,7 +78,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
     return scan_.Step();
   }
   void FillBucket();
-  // Moves to the next record that has not expired, from the current one on.
+  // Moves from the current record to the first one from there on that has not expired.
   [[gnu::noinline]] void PassExpired();
   void Finish(Status status) {
     status_ = std::move(status);
@@ -87,8 +88,8 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
   D* database_;
   Space* space_;
-  const Expiry* expiry_;  // nullptr: values are shown as they are stored
-  Expiry::Record live_;   // of the current record
+  const Expiry* expiry_;  // nullptr = shows values in their stored form
+  Expiry::Record live_;   // the live form of the current record
   hash::BucketScan<Space> scan_;
   std::size_t record_ = 0;
   bool has_moved_ = false;

@@ -8,12 +8,12 @@ namespace hako {
 template <File FileT>
 HashDBM<FileT>::~HashDBM() {
   (void)this->Close();
-  if (writers_.IsInherited()) (void)space_.release();  // its file and locks belong to the parent process
+  if (writers_.IsInherited()) (void)space_.release();  // the file and the locks of the space belong to the parent process
 }
 
 // ---- background synchronization ----
 
-// Marks an update for the background thread, unless it is synchronized.
+// Marks the change for the background thread, unless each update is synchronized anyway.
 template <File FileT>
 Status HashDBM<FileT>::AfterUpdate() {
   if (!this->SyncsEachUpdate() && !changed_.load(std::memory_order_relaxed)) changed_.store(true);
@@ -33,7 +33,7 @@ void HashDBM<FileT>::SynchronizeInBackground() {
   space_->EndReclaim();
 }
 
-// Called by an update that has a bucket locked. If the system has no thread, the file grows and
+// An update that has a bucket locked calls this. If the system has no thread, the file grows and
 // later calls try again.
 template <File FileT>
 bool HashDBM<FileT>::ReclaimSoon() {
@@ -71,7 +71,7 @@ Status HashDBM<FileT>::Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(hash::LogUpdate(*space_, *mine, {format::LogOp::kClear, {}, {}}));
     space_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     const Status removed = RemoveAllRecords(*mine);
-    if (!removed.ok() && space_->log().is_on()) space_->log().Fail(removed);  // it has an update that the table lacks
+    if (!removed.ok() && space_->log().is_on()) space_->log().Fail(removed);  // the log has an update that the table lacks
     return removed;
   });
   return cleared.ok() && this->HasAfterUpdate() ? AfterUpdate() : cleared;
@@ -83,7 +83,7 @@ Status HashDBM<FileT>::RemoveAllRecords(WriterState& mine) {
   const Status status = this->RemoveAll(mine);
   space_->ReleaseFreed(mine);
   if (status.ok()) space_->ForgetMoves();
-  space_->extents().StoreLive(&format::LiveState::clearing, 0);  // after an error too: later records must not be removed
+  space_->extents().StoreLive(&format::LiveState::clearing, 0);  // even after an error, so that later records are not removed
   return status;
 }
 
@@ -93,13 +93,13 @@ Status HashDBM<FileT>::SynchronizeLocked() {
   return mine != nullptr ? SynchronizeSlots(*mine, ForEachWriter()) : writers_.Refusal();
 }
 
-// at_end(number of records) runs at the end of the epoch, with writers excluded.
+// Calls at_end(number of records) at the end of the epoch, while writers are excluded.
 template <File FileT>
 template <class Writers, class AtEnd>
 Status HashDBM<FileT>::SynchronizeSlots(WriterState& mine, Writers&& for_each_writer, AtEnd&& at_end) {
   HAKO_RETURN_IF_ERROR(space_->Health());
   if (this->expiry() != nullptr) NoteClock(this->expiry()->latest());
-  const Status refreshed = RefreshSomeStamps(mine);  // damage found here does not stop the synchronization
+  const Status refreshed = RefreshSomeStamps(mine);  // damage that it finds does not stop the synchronization
   std::uint64_t count = 0;
   typename Space::ClosedEpoch closed{};
   const Status ended = RunExclusiveFlushed([&]() -> Status {
@@ -115,7 +115,7 @@ Status HashDBM<FileT>::SynchronizeSlots(WriterState& mine, Writers&& for_each_wr
   return refreshed;
 }
 
-// Synchronizes, then runs `body` while the blocks of that state are not reused. See
+// Synchronizes, then runs `body`. Until `body` ends, no block of that state is reused. See
 // SynchronizeSlots for at_end.
 template <File FileT>
 template <class AtEnd, class Body>
@@ -165,7 +165,7 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
   options.expiry = this->expiry() != nullptr;
   options.clock = &Expiry::FirstTime;  // nothing expires in the copy while it is made
   const auto open = [&] { return Open(std::move(empty_file), options); };
-  if (!writable_) {  // the state includes the unsynchronized updates of a process that died
+  if (!writable_) {  // the state includes unsynchronized updates of a dead process
     options.num_records = CountFlushed();
     HAKO_ASSIGN_OR_RETURN(auto copy, open());
     Status status;
@@ -196,8 +196,8 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-// Adds a record of another database, whose key is new. REQUIRES: no other thread uses this database,
-// which is a copy that is being made and so has no thread that removes expired records
+// Adds a record of another database. Its key must be new. REQUIRES: no other thread uses this
+// database; as a copy that is being made it has no thread that removes expired records
 template <File FileT>
 Status HashDBM<FileT>::AddLong(typename Space::LongRecord& record) {
   this->AssertNoWriters();
@@ -218,7 +218,7 @@ Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records, std:
   if (this->expiry() != nullptr) copy.NoteClock(this->expiry()->Now());
   HAKO_RETURN_IF_ERROR(copy.SetType(this->GetType()));
   HAKO_RETURN_IF_ERROR(copy.SetMetadata(this->GetMetadata()));
-  if (!named.IsNone()) copy.space_->log().Name(named.id, named.from);  // its superblock names the end of the history
+  if (!named.IsNone()) copy.space_->log().Name(named.id, named.from);  // the superblock of the copy names the end of the history
   return copy.Close();
 }
 
@@ -284,7 +284,7 @@ Status HashDBM<FileT>::CloseFile() {
     (void)RefreshSomeStamps(*mine);
   }
   const std::uint64_t count = this->Count();
-  WriterState last;  // this thread may have no state
+  WriterState last;  // this thread may have no writer state
   const auto with_last = [&](auto&& visit) {
     this->ForEachWriter()(visit);
     visit(last);
@@ -294,7 +294,7 @@ Status HashDBM<FileT>::CloseFile() {
   space_->GatherFree(with_last);
   space_->ReleaseExtents();
   HAKO_RETURN_IF_ERROR(space_->Health());  // if a stamp could not be written, the next Open recovers too
-  if (extents.EndsInFreeExtent()) {        // truncate only once the durable state does not need the rest
+  if (extents.EndsInFreeExtent()) {        // truncate only after the durable state no longer needs the rest
     HAKO_RETURN_IF_ERROR(space_->CommitEpoch(closed, count));
     extents.WithdrawLiveState();
     extents.LowerTail();

@@ -1,25 +1,27 @@
-// HashDBM: a hash table in a file, on the bucket engine that TinyDBM uses too.
+// HashDBM: a hash table in a file, on the same bucket engine as TinyDBM.
 //
 // Durability: what a crash leaves depends on HashOptions::durability, and on the file.
-//   kNone     After the death of the process a mapped file has every update. Else exactly the last
-//             synchronization: a hard Synchronize, Close, or one that the database made by itself
-//             (HashOptions::sync_interval, reclaim_bytes).
-//   kProcess  After the death of the process every update: a mapped file without HashOptions::keep_log
-//             keeps it at no cost, any other logs it. After a power cut the first is as of the last
-//             synchronization, any other has the updates up to one of them, at least those before
-//             the last synchronization or WaitDurable.
-//   kPower    Every update that has returned, by the log.
+//   kNone     After the death of the process a mapped file has every update. Otherwise the file has
+//             exactly the state of the last synchronization: a hard Synchronize, Close, or one that
+//             the database made by itself (HashOptions::sync_interval, reclaim_bytes).
+//   kProcess  After the death of the process every update survives: a mapped file without
+//             HashOptions::keep_log keeps it at no cost, and any other file logs it. After a power
+//             cut a mapped file without a log has the state of the last synchronization; any other
+//             has the updates up to one of them, at least those before the last synchronization or
+//             WaitDurable.
+//   kPower Every update that has returned survives, by the log.
 // The log is a file beside the database, PATH-log, which Open replays after a crash and Close
-// removes. While it is there the two files belong together: to move, copy or remove the database, do
-// so with both, or after Close. A database whose log is missing is refused (DataLoss). One that lacks
-// updates of its log cannot be opened read-only, as they have to be written first
-// (FailedPrecondition). A database opened on a File has a log only if it is given one; without it
-// kProcess is as kNone, and kPower synchronizes each update.
+// removes. While it exists the two files belong together: move, copy or remove both, or do so after
+// Close. A database whose log is missing is refused (DataLoss). A database that lacks updates of
+// its log cannot be opened read-only, because Open must write them first (FailedPrecondition). A
+// database opened on a File has a log only if it is given one; without it kProcess is as kNone, and
+// kPower synchronizes each update.
 //
-// Open takes the updates that a killed process has left in a mapped file if the kernel proves that none was
-// lost. Otherwise, as of a copy, or a file system that was mounted again in the same boot, it returns
-// FailedPrecondition, and HashOptions::unproven_updates says whether to take or to drop them: see "Durability"
-// in dbm/README.md.
+// Open accepts the updates that a killed process has left in a mapped file if the kernel proves
+// that none was lost. It cannot prove that for a copy of the file, or a file system that was
+// mounted again in the same boot. Then Open returns FailedPrecondition, unless
+// HashOptions::unproven_updates says to accept or to drop the updates: see "Durability" in
+// dbm/README.md.
 //
 // A mapped file recovered on a full device, with no space for its index, keeps updates as with kNone
 // on an unmapped one, until it is opened again. Recovery never drops records to repair a file: a file
@@ -31,7 +33,7 @@
 // grows by itself, one bucket at a time.
 //
 // Direct I/O: Sets of keys that may exist already are flushed to the index in groups
-// (hash/pending_sets.h). Such a Set returns once its record is in the file's cache, as any other.
+// (hash/pending_sets.h). Like any other, such a Set returns once its record is in the file's cache.
 // If the record that it replaces cannot be read, the operations that depend on the Set return the
 // error, as do Synchronize and Close.
 //
@@ -104,18 +106,20 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
  public:
   using typename Home::LogFile;
 
-  // Opens the file at `path`, and its log beside it; then as Open of a file. Errors name the path. An
-  // error leaves no file that was not there, and nothing changed that a later Open would notice.
+  // Opens the file at `path`, and the log beside it; see Open of a file below. Errors name the
+  // path. An Open that fails leaves no new file, and changes nothing that a later Open would
+  // notice.
   static StatusOr<std::unique_ptr<HashDBM>> Open(const std::string& path, const HashOptions& options = {},
                                                  const FileOptions& file_options = {}) requires PathFile<FileT>;
-  // Opens the database in `file`, without a log, creating one if the file is empty. Options that are fixed at
-  // creation are ignored for an existing database. InvalidArgument for an option out of range or
-  // another type of file, Unavailable if another holder has the file open, DataLoss if it does not
-  // validate.
+  // Opens the database in `file` without a log, and creates one if the file is empty. Options that
+  // are fixed at creation are ignored for an existing database. Returns InvalidArgument for an
+  // option out of range or another type of file, Unavailable if another holder has the file open,
+  // DataLoss if the file does not validate.
   static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(), options);
   }
-  // The same with a log: an empty file, or the log of this database. DataLoss if it lacks updates.
+  // The same with a log, which is an empty file or the log of this database. Returns DataLoss if it
+  // lacks updates.
   static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, LogFile log, const HashOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
   }
@@ -129,7 +133,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   Status ProcessEach(EachRef visitor);
   using Base::ProcessEach;  // which refuses other visitors
   // Removes all records. Stops writers meanwhile. Atomic across a process kill: the next Open
-  // completes a Clear that had begun. The applied index stays as it is.
+  // completes a Clear that had begun. The applied index is unchanged.
   Status Clear();
 
   // Whether more than half of the file is free space scattered between records, which Rebuild would
@@ -156,9 +160,10 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   // index names, the headers of its extents, the superblocks. Call it from time to time, so that
   // damage is found while there is an undamaged copy elsewhere. Damage is listed, and ends neither the
   // call nor the pass. Beside readers and writers: no lock is held while the device reads, except
-  // that of one bucket to make sure that a record is damaged. Takes up to 13 MiB. Calls take turns.
+  // that of one bucket to make sure that a record is damaged. Takes up to 13 MiB. Only one call
+  // runs at a time; others wait.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
-  // The database has seen this time (dbm/expiry.h); for copies of it.
+  // Moves the clock of a copy forward to that of the original (dbm/expiry.h).
   void NoteClock(std::uint64_t latest) override { space_->extents().NoteClock(latest); }
   // Stops writers for a moment.
   Stats GetStats();
@@ -183,8 +188,8 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
     if (this->SyncsEachUpdate() || options.sync_interval.count() > 0) this->CallAfterUpdates();
   }
 
-  // Runs `body`, which changes this thread's lists of free blocks without holding a bucket's lock.
-  // GetStats reads the lists of all threads.
+  // Runs `body` as a busy writer: it changes this thread's lists of free blocks, which GetStats
+  // reads, without holding a bucket's lock.
   template <class Body>
   void AsWriter(WriterState& mine, Body&& body) {
     space_->gate().Pass(mine);
@@ -257,8 +262,8 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   sync::Mutex reorganizing_mutex_ ABSL_ACQUIRED_BEFORE(maintenance_mutex_);  // of CopyTo, Rebuild, Verify
   std::atomic<std::uint64_t> synced_at_{0};
   std::atomic<std::uint64_t> own_syncs_{0};
-  std::atomic<bool> changed_{false};  // since the background thread checked; only if HasAfterUpdate()
-  bool rebuilt_ = false;              // Close rebuilds the index in its least size
+  std::atomic<bool> changed_{false};  // whether something changed since the background thread last checked; only if HasAfterUpdate()
+  bool rebuilt_ = false;              // whether Close must rebuild the index in its smallest size
 };
 
 }  // namespace hako

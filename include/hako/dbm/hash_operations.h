@@ -70,15 +70,16 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
 
   // Returns a cursor: see dbm/hash_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), index(), *space_, this->expiry()); }
-  // The same for copies of the database: expired records too, and values in their stored form.
+  // The same for copies of the database: shows expired records, too, and values in their stored
+  // form.
   Iterator MakeStoredIterator() { return Iterator(static_cast<D&>(*this), index(), *space_, nullptr); }
 
-  // The applied index of the last ProcessMulti that had one (MultiExtras); 0 if none had. Of calls
-  // that run at the same time, any one is the last. A file keeps it: after a crash it is that of the
-  // last one whose changes survive, and CopyTo copies it.
+  // The applied index of the last ProcessMulti that had one (MultiExtras); 0 if none had. Any one
+  // of several concurrent calls counts as the last. The file keeps the index: after a crash it is
+  // that of the last call whose changes survive. CopyTo copies it.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : space_->AppliedIndex(); }
 
-  // The number of records; exact while no update runs.
+  // Returns the number of records, which is exact while no update runs.
   std::uint64_t Count() const final {
     if (this->IsClosed()) return 0;
     (void)FlushPending();
@@ -99,7 +100,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   HAKO_INLINE Status FetchStored(std::string_view key, S& sink) {
     return FetchIn<true>(key, sink);
   }
-  // `kNotes`: notes the use of the record where there is a limit.
+  // With kNotes it registers the use of the record, if the database has a limit.
   template <bool kNotes, class S>
   HAKO_INLINE Status FetchIn(std::string_view key, S& sink) {
     const std::uint64_t hash = space_->KeyHash(key);
@@ -109,11 +110,11 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   Index& index() const { return this->engine_; }
   std::uint64_t CountFlushed() const { return index().Count(this->ForEachWriter()); }
 
-  // From now on, Sets of keys that may exist become pending where the space reads ahead.
+  // From now on Sets of keys that may exist become pending, if the space reads ahead.
   void UsePendingSets() {
     if constexpr (Space::kReadsAhead) pending_ = std::make_unique<Pending>(*space_, index(), writers_);
   }
-  // Flushes all pending Sets, or, with a hash, all if one of them may have that hash.
+  // Flushes all pending Sets. With a hash, does so only if one of them may have that hash.
   template <class... Hash>
   HAKO_INLINE Status FlushPending(Hash... hash) const {
     if constexpr (Space::kReadsAhead) {
@@ -156,7 +157,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   // For ProcessState.
   hash::BucketCapture<Space> MakeStateScan() { return hash::BucketCapture<Space>(index()); }
 
-  // Removes all records from the index, and retires them.
+  // Removes all records from the index, and retires their blocks.
   // REQUIRES: no writers
   Status RemoveAll(WriterState& mine) {
     this->AssertNoWriters();
@@ -166,8 +167,9 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   }
 
  private:
-  // A database that logs its updates calls AfterUpdate, so their visitors come by reference, and reads
-  // of a database with a limit do (EngineOperations::Process).
+  // Whether visitors are passed by reference only: those of updates in a database that calls
+  // AfterUpdate, as one with a log does, and those of reads in a database with a limit
+  // (EngineOperations::Process).
   template <class V>
   static constexpr bool IsReference = std::is_same_v<V, UpdateRef> || std::is_same_v<V, BlindUpdateRef> || std::is_same_v<V, ReadRef>;
   using Pending = hash::PendingSets<Space, Action>;

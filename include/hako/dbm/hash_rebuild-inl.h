@@ -5,9 +5,9 @@
 
 namespace hako {
 
-// First moves the records of extents that are at most three quarters full, if there are several, into fresh ones, then
-// those of the last extents into free ones below. Works in batches, so that extents emptied by one
-// batch take the records of the next.
+// First moves the records of extents that are at most three quarters full, if there are several,
+// into fresh extents; then moves the records of the last extents into free ones below. Works in
+// batches, so that extents emptied by one batch take the records of the next.
 template <File FileT>
 Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
@@ -31,10 +31,10 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
       live_in_batch += live;
       return absl::OkStatus();
     }));
-    // One extent alone would only move into another one.
+    // A single extent would only be moved into another one.
     if (batches.size() == 1 && batches.front().size() == 1) batches.clear();
     for (auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
-    AsWriter(*mine, [&] { space_->ReleaseChunk(mover); });  // the next chunk lies lower
+    AsWriter(*mine, [&] { space_->ReleaseChunk(mover); });  // so that the next chunk lies lower
     return MoveDown(*mine, mover, batch);
   });
   rebuilt_ = rebuilt_ || status.ok();
@@ -48,7 +48,7 @@ template <File FileT>
 template <class Body>
 Status HashDBM<FileT>::WithMover(WriterState& mine, Body&& body) {
   space_->ReleaseExtents();
-  const typename Space::ExtentPin pin(*space_);  // lists of extents stay valid
+  const typename Space::ExtentPin pin(*space_);  // keeps lists of extents valid
   WriterState mover;
   const Status status = CatchNoMemory([&] { return body(mover, std::max<std::uint64_t>(8 << 20, space_->extents().tail() / 16)); });
   AsWriter(mine, [&] { space_->ReleaseMover(mover); });
@@ -89,7 +89,7 @@ Status HashDBM<FileT>::MoveDown(WriterState& mine, WriterState& mover, std::uint
 // Moves every record out of the victims, synchronizes, and frees the victims.
 template <File FileT>
 Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vector<hash::Extent>& victims) {
-  const auto with_mover = [&](auto&& visit) {  // the mover's free blocks may lie in victims; blocks it retires wait like those of others
+  const auto with_mover = [&](auto&& visit) {  // the mover's free blocks may lie in victims; the blocks that it retires wait as usual
     this->ForEachWriter()(visit);
     visit(mover);
   };
@@ -111,15 +111,16 @@ Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vect
         space_->Retire(mover, handle);
         replace(copy);
         space_->Commit(copy);
-        space_->ReleaseFreed(mover);  // while it still counts as a block of a victim
+        space_->ReleaseFreed(mover);  // while the block still counts as one of a victim
         return absl::OkStatus();
       });
     });
   for (std::size_t i = 0; status.ok() && i < long_records.size(); ++i) {
     status = CatchNoMemory([&] { return MoveLong(mine, mover, long_records[i]); });
   }
-  sync::MutexLock lock(maintenance_mutex_);  // until every block that waited in a victim is released
-  // After an error too: moved records have left blocks that only a synchronization releases.
+  sync::MutexLock lock(maintenance_mutex_);  // held until every block that waited in a victim is released
+  // Synchronize even after an error, because only that releases the blocks that moved records have
+  // left.
   status.Update(CatchNoMemory([&] { return SynchronizeSlots(mine, with_mover); }));
   RunExclusive([&] {
     space_->EndEvacuation(mine, victims, status.ok());
@@ -128,8 +129,8 @@ Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vect
   return status;
 }
 
-// Writes the copy with nothing locked: a victim's blocks stay unchanged, even those of a record
-// retired meanwhile.
+// Writes the copy with nothing locked. The blocks of a victim do not change meanwhile, even if the
+// record is retired.
 template <File FileT>
 Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint32_t handle) {
   const auto error_of = [&](const Status& status) { return space_->IsNamed(handle) ? status : absl::OkStatus(); };
@@ -161,8 +162,8 @@ Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint
   return error;
 }
 
-// After a Rebuild, where that takes less space: builds an index of the size that the records need, in the lowest free extents,
-// and moves records to where the old index was.
+// Call after a Rebuild. If it takes less space, builds an index of the size that the records need
+// in the lowest free extents, and moves records to where the old index was.
 // REQUIRES: no other thread uses the database
 template <File FileT>
 Status HashDBM<FileT>::RebuildIndex(WriterState& mine) {
@@ -175,7 +176,7 @@ Status HashDBM<FileT>::RebuildIndex(WriterState& mine) {
     if (record.stamp.IsLive()) ++live;
     return absl::OkStatus();
   }));
-  if (live != count) return absl::OkStatus();  // damage: a new index would lack records that this one names
+  if (live != count) return absl::OkStatus();  // there is damage: a new index would lack records that the present one names
   extents.WithdrawLiveState();
   for (const hash::Extent& extent : space_->TakeIndexExtents()) extents.Free(extent);
   index().Reset();

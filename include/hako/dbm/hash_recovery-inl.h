@@ -28,13 +28,13 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const HashOptions& 
   const log::NamedLog named = dbm->LogInFile();
   dbm->log_place_ = std::move(log);
   dbm->space_->log().Name(named.id, named.from);
-  const bool has_all = dbm->space_->extents().found() == hash::FoundState::kKilled;  // all updates that were acknowledged
+  const bool has_all = dbm->space_->extents().found() == hash::FoundState::kKilled;  // whether the file has all acknowledged updates
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   const bool logs = options.durability == Durability::kPower ||
                     (options.durability == Durability::kProcess && (options.keep_log || dbm->space_->index_is_in_memory()));
   HAKO_RETURN_IF_ERROR(dbm->StartSweeper());
   HAKO_RETURN_IF_ERROR(dbm->OpenLog(logs, has_all, options));
-  // Only now: until then the file may lack updates that the log has.
+  // Publish only now, because before the replay the file may lack updates that the log has.
   if (dbm->IsWritable() && !dbm->space_->index_is_in_memory()) dbm->space_->extents().PublishLiveState();
   if (dbm->space_->log().is_on() || dbm->expiry() != nullptr) dbm->CallAfterUpdates();
   if (dbm->IsWritable() && !dbm->HasAfterUpdate() && dbm->space_->IsDirect()) dbm->UsePendingSets();
@@ -50,7 +50,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const HashOptions& 
 }
 HAKO_OR_NO_MEMORY
 
-// Checks what Verify can check of a file whose updates are to be accepted, before anything is changed.
+// Checks a file whose unproven updates will be accepted as Verify does, before anything is changed.
 template <File FileT>
 Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options) {
   if constexpr (PathFile<FileT>) {
@@ -122,7 +122,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       break;
     case hash::FoundState::kKilled:
       // First make the epoch durable that the superblock names, because stamps depend on it. The
-      // dead process may have died before it was durable. Its updates stay in the page cache.
+      // process may have died before that. Its updates stay in the page cache.
       if (writable_) {
         HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
         space_->PublishEpoch();
@@ -135,8 +135,8 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       if (!writable_) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(extents.CutAtTail());
       if (space_->IsFarAhead()) {
-        // The log first: a power cut must not leave updates in the file that the log lacks, which is
-        // replayed then.
+        // Sync the log first: a power cut must not leave updates in the file that the log lacks,
+        // because the log is replayed after it.
         if (LogInFile().IsNeeded()) HAKO_RETURN_IF_ERROR(this->log_place_.Sync());
         HAKO_RETURN_IF_ERROR(SynchronizeLocked());
       }
@@ -164,7 +164,8 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       [[fallthrough]];  // the index can always be rebuilt
     }
     case hash::FoundState::kCrashed:
-      // First make the state to recover durable: its own sync may have failed.
+      // First make the superblock of the recovered state durable, because its own sync may have
+      // failed.
       if (writable_) HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
       extents.ResetLiveState();
       HAKO_RETURN_IF_ERROR(RecoverByScan(mine));
@@ -176,8 +177,8 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
   return absl::OkStatus();
 }
 
-// Completes the calls of ProcessMulti that the dead process had published. Before the harvest: the
-// blocks that they name are as the dead process left them.
+// Completes the calls of ProcessMulti that the dead process had published. Call before the harvest,
+// while the blocks that they name are as the dead process left them.
 template <File FileT>
 Status HashDBM<FileT>::CompleteIntents(WriterState& mine) {
   return space_->CompleteIntents([&](std::span<const format::IntentEntry> entries) -> Status {
@@ -190,7 +191,7 @@ Status HashDBM<FileT>::CompleteIntents(WriterState& mine) {
 }
 
 // Finds the index that a clean close left: in place in a mapped file, otherwise as an image behind
-// the note. False if there is no valid one.
+// the note. Returns false if there is no valid index.
 template <File FileT>
 StatusOr<bool> HashDBM<FileT>::FindIndex() {
   const format::HashSuperBlock& super = space_->extents().super();
@@ -248,11 +249,12 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
   }
   HAKO_RETURN_IF_ERROR(created);
   std::vector<hash::Extent> others;
-  // Where a record of a lost epoch may be torn. The same record may be written there again, with a
-  // later stamp, and be torn the other way: then it is whole, with the stamp that is there now.
+  // The places at which a record of a lost epoch may be torn. If the same record is written there
+  // again with a later stamp and is torn in the opposite way, the two halves form a whole record
+  // with the present stamp.
   std::vector<std::uint32_t> torn;
-  // Where the header of an earlier extent may lie inside an extent: the zeros that this one begins
-  // with may have been lost, though its own header was not.
+  // The places inside extents at which the header of an earlier extent may still lie: the zeros
+  // with which an extent begins may have been lost although its header was not.
   std::vector<std::uint64_t> stale;
   hash::KeptBlocks kept([&](std::uint64_t offset, std::uint64_t bytes, bool) { space_->FreeGap(mine, offset, bytes); });
   HAKO_RETURN_IF_ERROR(space_->Scan(
@@ -283,8 +285,8 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
     if (writable_) HAKO_RETURN_IF_ERROR(extents.ForgetStaleHeader(offset));
   }
   for (const hash::Extent& extent : others) {
-    // A heap extent whose header was lost in the crash may hold records of the lost epoch. A later
-    // crash must not bring them back under the header of another extent.
+    // A heap extent whose header was lost in the crash may have records of the lost epoch. They
+    // must not reappear under the header of another extent after a later crash.
     if (writable_) HAKO_RETURN_IF_ERROR(extents.FillZero(extent.offset, extent.bytes));
     extents.Free(extent);
   }

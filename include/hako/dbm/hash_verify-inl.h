@@ -3,8 +3,8 @@
 
 namespace hako {
 
-// Index and heap verify each other: there are as many entries as records, and each record has an
-// entry.
+// Checks the index and the heap against each other: there must be as many entries as records, and
+// each record must have an entry.
 template <File FileT>
 Status HashDBM<FileT>::Verify() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
@@ -60,12 +60,12 @@ Status HashDBM<FileT>::VerifyDiffer(WriterState& mine, std::uint32_t a, std::uin
     return std::string(record.key);
   };
   const StatusOr<std::string> first = key_of(a), second = key_of(b);
-  if (!first.ok() || !second.ok() || *first != *second) return absl::OkStatus();  // a damaged one is missing among the records
+  if (!first.ok() || !second.ok() || *first != *second) return absl::OkStatus();  // a damaged record is missing in the count anyway
   if (!space_->IsNamed(a) || !space_->IsNamed(b)) return absl::OkStatus();
   return DataLossError("duplicate key in a bucket: its second record", space_->OffsetOf(b));
 }
 
-// The heap has fewer or more live records than the index: finds the damage.
+// Finds the damage, if the heap has fewer or more live records than the index.
 template <File FileT>
 Status HashDBM<FileT>::FindDamage(std::uint64_t live, std::uint64_t count) const {
   const auto pass = [](std::string_view, std::string_view) {};
@@ -86,8 +86,8 @@ StatusOr<ScrubProgress> HashDBM<FileT>::Scrub(const ScrubOptions& options) HAKO_
 }
 HAKO_OR_NO_MEMORY
 
-// A database that is open for writing has written both. Of another one the newer counts: a crash may
-// have torn the other.
+// Checks the superblock slots. A database that is open for writing has written both. Of one that is
+// read-only only the newer slot counts, because a crash may have torn the other.
 template <File FileT>
 void HashDBM<FileT>::ScrubSuperBlocks(ScrubProgress* progress) {
   using Kind = SalvageReport::Kind;

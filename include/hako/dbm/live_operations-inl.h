@@ -28,13 +28,13 @@ namespace hako {
 
 namespace internal {
 
-// One operation on one record: shows the live value, and gives the action's value the stored form,
-// in a buffer of the thread.
+// One operation on one record. It shows the live value, and converts the value of the Action to the
+// stored form, in a buffer of the thread.
 class LiveCall {
  public:
   explicit LiveCall(const Expiry& expiry) : expiry_(expiry), use_(Buffer()) {}
 
-  // The value, nullopt if the record is absent or expired.
+  // Returns the value; nullopt if the record is absent or expired.
   std::optional<std::string_view> Show(std::optional<std::string_view> stored) {
     time_ = Expiry::kNever;
     if (!stored) return std::nullopt;
@@ -47,10 +47,10 @@ class LiveCall {
     time_ = record->time;
     return record->value;
   }
-  // When the record shown last expires.
+  // The expiry time of the record shown last.
   std::uint64_t time() const { return time_; }
 
-  // The action to carry out. A record that would have expired is removed.
+  // Returns the Action for the engine. A record that would already have expired is removed instead.
   Action Store(const Action& action) {
     if (!ok()) return Action::Keep();
     if (action.kind() != Action::Kind::kSet) return action;
@@ -65,8 +65,9 @@ class LiveCall {
     }
     return Action::Set(Expiry::Join(action.value(), *time, out));
   }
-  // When the record expires that the action sets in place of the one shown last; nullopt if that has
-  // passed, or cannot be stored, which is an error. REQUIRES: its kind is kSet
+  // Returns the expiry time of the record that the Action sets in place of the one shown last.
+  // Returns nullopt if that time has passed, or if it cannot be stored, which is an error.
+  // REQUIRES: its kind is kSet
   std::optional<std::uint64_t> NoteSet(const Action& action) {
     HAKO_DCHECK(action.kind() == Action::Kind::kSet);
     const std::uint64_t time = action.expire_at() == Expiry::kKeep ? time_ : action.expire_at();
@@ -76,9 +77,9 @@ class LiveCall {
     }
     return expiry_.NoteSet(time) ? std::optional(time) : std::nullopt;
   }
-  // Whether Show, Store and NoteSet have met no error.
+  // Whether Show, Store and NoteSet have found no error.
   bool ok() const { return status_.ok(); }
-  // Their error, else that of the operation.
+  // Returns their error, or else that of the operation.
   Status Result(Status status) const { return status_.ok() ? status : status_; }
 
  private:
@@ -90,15 +91,16 @@ class LiveCall {
   Status status_;
 };
 
-// The sink of a stored value, for the caller's sink S. A value that the engine shows in its place is
-// cut before it is copied. Any other is copied whole, to the caller's string or a buffer of the thread.
+// Receives a stored value for the caller's sink S. If the engine shows the value in its place, cuts
+// off the tail before copying. Otherwise copies the whole stored value, to the caller's string or a
+// buffer of the thread.
 template <class S>
 struct LiveSink {
   S* sink;
-  std::string* string = nullptr;        // of the caller, if S has one
-  std::uint64_t time = Expiry::kNever;  // of a value that was cut
+  std::string* string = nullptr;        // the caller's string, if S has one
+  std::uint64_t time = Expiry::kNever;  // the time in the tail that was cut off
   bool is_cut = false, is_well_formed = false;
-  char* bytes = nullptr;  // of a whole value; nullptr: there was no memory
+  char* bytes = nullptr;  // the whole stored value; nullptr if memory ran out
   std::size_t size = 0;
 
   static ScratchBuffer& Buffer() { return ThreadScratch<LiveCall>::Get(); }
@@ -154,7 +156,8 @@ Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Upd
   return kHasSpellings && is_expired ? ProcessExpired(key, visitor) : absl::OkStatus();
 }
 
-// An expired record is absent, so the key that is stored in its place must be that of the call.
+// An expired record is absent, so a record that replaces it must get the spelling of the call's
+// key.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessExpired(std::string_view key, UpdateRef visitor) HAKO_TRY {
   WriterState* const writer = writers_.Mine();
@@ -177,7 +180,7 @@ Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Act
     char stored[kUsual + Expiry::kTailMax];
     Action made = Action::Remove();
     if (expiry_->NoteSet(action.expire_at())) made = Action::Set(Expiry::Join(action.value(), action.expire_at(), stored));
-    // With a log or a limit an engine may see references to visitors only.
+    // With a log or a limit an engine takes visitors by reference only.
     if (space_->log().is_on() || HasLimit()) {
       HAKO_RETURN_IF_ERROR(ProcessUnchecked<Action>(key, BlindUpdateRef(made)));
     } else {
@@ -190,9 +193,9 @@ Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Act
   return call.Result(CheckAround<bool>(key, stored));
 }
 
-// A value that one call sets may be shown to a later one, so each is kept until the end. Where equal keys may have
-// different bytes, the engine gets each key twice: a record that is set in place of an expired one is removed by
-// the first, and stored by the second.
+// A value that is set for one key may be shown for an equal key later, so each is kept until the
+// end. If equal keys may differ in their bytes, the engine gets each key twice: to replace an
+// expired record, the first occurrence removes it and the second stores the new one.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer, std::span<const std::string_view> keys,
                                                             MultiUpdateRef visitor, const MultiExtras& extras) {
@@ -270,7 +273,7 @@ template <class D, class Space, class Engine>
 template <class F>
 Status EngineOperations<D, Space, Engine>::ShowLive(EachRef visitor, F&& shows) {
   if (expiry_ == nullptr) return shows(visitor);
-  std::atomic<bool> is_malformed{false};  // several threads may show records
+  std::atomic<bool> is_malformed{false};  // atomic, because several threads may show records
   const auto show = [&](std::string_view key, std::string_view stored) {
     const std::optional<Expiry::Record> record = Expiry::Split(stored);
     if (!record) {
@@ -330,7 +333,7 @@ StatusOr<std::uint64_t> EngineOperations<D, Space, Engine>::GetExpiry(std::strin
   return time;
 }
 
-// Collects the keys of some expired records, then removes those that still are.
+// Collects the keys of some expired records, then removes those records that are still expired.
 template <class D, class Space, class Engine>
 StatusOr<std::uint64_t> EngineOperations<D, Space, Engine>::RemoveExpired(FunctionRef<bool()> go_on, ExpirySurvey* seen) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(self().CheckIdle());
@@ -361,7 +364,7 @@ StatusOr<std::uint64_t> EngineOperations<D, Space, Engine>::RemoveExpired(Functi
 }
 HAKO_OR_NO_MEMORY
 
-// No removal waits for the device by itself: a crash that undoes one loses nothing.
+// No removal waits for the device, because a crash that undoes one loses nothing.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::RemoveIfExpired(std::span<const std::string> keys, FunctionRef<void(const Status&)> on_damage,
                                                            std::uint64_t* removed) {
@@ -384,8 +387,8 @@ Status EngineOperations<D, Space, Engine>::RemoveIfExpired(std::span<const std::
   return *removed > before && has_after_update_ ? self().AfterUpdate() : absl::OkStatus();
 }
 
-// A pass takes a quarter of the thread's time, or more if it would not end in the time that
-// ExpirySchedule::BeginPass returns. The time is kept ten times a second during a pass, too.
+// A pass takes a quarter of the thread's time, or more if it would otherwise take longer than
+// ExpirySchedule::BeginPass returns. During a pass the time is also kept ten times a second.
 template <class D, class Space, class Engine>
 void EngineOperations<D, Space, Engine>::SweepInBackground(const std::atomic<bool>& stops) {
   HAKO_DCHECK(expiry() != nullptr);

@@ -1,8 +1,8 @@
-// MemoryArrayDBM: records of one width, by number, in memory. It is what ArrayDBM is (dbm/array_dbm.h), with
-// pages that are all in memory; a record takes its width and a bit, and a few percent.
+// MemoryArrayDBM: records of one width, by number, in memory. It is like ArrayDBM (dbm/array_dbm.h)
+// with all pages in memory. A record takes its width and a bit, and a few percent.
 //
-// Durability: as that of TinyDBM (dbm/tiny_dbm.h), by MemoryArrayOptions::durability. In a snapshot keys are
-// numbers in decimal, so each database in memory can load it.
+// Durability: as for TinyDBM (dbm/tiny_dbm.h), by MemoryArrayOptions::durability. The keys in a
+// snapshot are numbers in decimal, so every database in memory can load it.
 //
 // Threads: see dbm/dbm.h. Get takes no lock; Set locks one page.
 #pragma once
@@ -67,18 +67,19 @@ class MemoryArrayDBM final : public ArrayOperations<MemoryArrayDBM<FileT>, log::
   // Closes the database if the application has not.
   ~MemoryArrayDBM() {
     (void)this->Close();
-    if (this->writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
+    if (this->writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // the log of the space belongs to the parent process
   }
 
-  // Checks the structure. Stops writers meanwhile: less than 1 ms per million records of 8 bytes. DataLoss
-  // names the damage.
+  // Checks the structure. Stops writers meanwhile, for less than 1 ms per million records of 8
+  // bytes. Returns DataLoss, which names the damage.
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
     return this->RunExclusive([&] { return array().Verify(this->Count()); });
   }
   HAKO_OR_NO_MEMORY
 
-  // Whether a record of a snapshot can be one of this array: Load asks before it changes anything.
+  // Checks whether a record of a snapshot fits into this array. Load calls it before it changes
+  // anything.
   Status CheckRecord(std::string_view key, std::string_view value) const {
     HAKO_RETURN_IF_ERROR(RecordKey::Parse(key).status());
     return value.size() <= this->width() ? absl::OkStatus() : TooLargeError("a value of the snapshot", value.size(), this->width());

@@ -32,14 +32,16 @@ Status MemoryHome<D, FileT, Options>::BeginAt(const Options& options) {
   self().space_->sync_progress().Start({soon, this});
   BeginShowing(options);
   this->closed_ = false;  // from now on an error closes the database, which has its log
-  // Records may have been evicted before updates were logged. They stay away after the next opening, too.
+  // Records may have been evicted before updates were logged. Write a snapshot, so that they stay
+  // absent after the next Open.
   if (!this->writable_ || self().NumEvictions() == 0) return absl::OkStatus();
   changed_ = true;
   return this->Synchronize(SyncMode::kHard);
 }
 
-// Where nothing has changed, the snapshot may still have to name another log, or get another clock. If
-// there is no space for the clock alone it keeps the one that it has, and all records are durable.
+// If nothing has changed, the snapshot may still have to name another log, or get another clock. If
+// there is no space for the clock alone, the snapshot keeps its old clock; all records are durable
+// anyway.
 template <class D, File FileT, class Options>
 Status MemoryHome<D, FileT, Options>::SynchronizeLocked() {
   if (!place_.is_known()) return absl::OkStatus();
@@ -63,7 +65,7 @@ Status MemoryHome<D, FileT, Options>::SynchronizeLocked() {
   return status;
 }
 
-// In the order that the head of dbm/memory_home.h describes.
+// Follows the order that the head of dbm/memory_home.h describes.
 template <class D, File FileT, class Options>
 Status MemoryHome<D, FileT, Options>::WriteSnapshot(bool names_log) {
   auto& updates = self().space_->log();
@@ -102,15 +104,15 @@ Status MemoryHome<D, FileT, Options>::WriteSnapshot(bool names_log) {
   return absl::OkStatus();
 }
 
-// After a failure the log asks again. A snapshot takes long, so it is not tried again at once.
+// After a failure the log requests a snapshot again later. It is not tried again at once, because
+// it takes long.
 template <class D, File FileT, class Options>
 void MemoryHome<D, FileT, Options>::SynchronizeInBackground() {
   if (!self().space_->sync_progress().TakeAsked() || std::chrono::steady_clock::now() < retry_at_) return;
   if (!this->Synchronize(SyncMode::kHard).ok()) retry_at_ = std::chrono::steady_clock::now() + kRetryDelay;
 }
 
-// The log has the removal before it begins. A removal that fails is undone by opening the database
-// again.
+// The removal is logged before it begins. If it fails, opening the database again undoes it.
 template <class D, File FileT, class Options>
 template <class Remove>
 Status MemoryHome<D, FileT, Options>::ClearBy(Remove&& remove) {

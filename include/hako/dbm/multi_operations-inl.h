@@ -92,7 +92,7 @@ bool MultiOperations<D>::IsSameKey(std::string_view a, std::string_view b) {
 template <class D>
 Status MultiOperations<D>::Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options) {
   const std::string_view keys[] = {old_key, new_key};
-  const bool moves = !options.copying && !IsSameKey(old_key, new_key);  // otherwise the record is not removed
+  const bool moves = !options.copying && !IsSameKey(old_key, new_key);  // if false, the record is not removed
   std::string own_value;
   std::string& moved = options.value != nullptr ? *options.value : own_value;
   bool found = false;

@@ -5,13 +5,13 @@
 //
 // GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic by
 // itself. They are faster than a loop because their memory accesses overlap, where the DBM supports
-// it (its own FetchMulti and Prefetch). GetMulti of a database whose records expire is as a loop.
-// CompareExchangeMulti, Rekey and Write are one atomic step, to other threads and across a crash: see
-// ProcessMulti in dbm.h.
+// it (its own FetchMulti and Prefetch). In a database whose records expire, GetMulti is a loop.
+// CompareExchangeMulti, Rekey and Write are one atomic step, to other threads and across a crash:
+// see ProcessMulti in dbm.h.
 //
-// "First" means first in the order of the DBM's iterator. A hash table has an internal order: there
-// PushLast and PopFirst make a pool, not a queue, and finding the first record of a large, nearly
-// empty table may take long.
+// "First" means first in the order of the DBM's iterator. The order of a hash table is internal, so
+// PushLast and PopFirst make a pool there instead of a queue, and finding the first record of a
+// large, nearly empty table may take long.
 //
 // Threads and errors: as in operations.h.
 #pragma once
@@ -65,10 +65,10 @@ class MultiOperations {
     }
     return absl::OkStatus();
   }
-  // A hint that these keys will be used. A DBM that can make use of it provides its own.
+  // A hint that these keys will be used. A DBM that can use the hint provides its own Prefetch.
   void Prefetch(std::span<const std::string_view>) const {}
-  // Whether Prefetch reads the records from the device, many at a time, into the cache of the file. It
-  // is then worth collecting keys for it.
+  // Whether Prefetch reads the records from the device, many at a time, into the cache of the file.
+  // If so, it is worth collecting keys for it.
   static bool PrefetchReads() { return false; }
 
   // Shows the value of each key, or nullopt, to visitor(index, value), in order.
@@ -110,17 +110,18 @@ class MultiOperations {
   // times, each occurrence is compared with the result of those before it.
   Status CompareExchangeMulti(std::span<const Exchange> exchanges);
 
-  // Moves the record of `old_key` to `new_key` in one step; it expires when it would have. NotFound if `old_key` is absent;
-  // AlreadyExists if the record of `new_key` is kept (RekeyOptions::overwrite).
+  // Moves the record of `old_key` to `new_key` in one step. The record keeps its expiry time.
+  // NotFound if `old_key` is absent; AlreadyExists if the record of `new_key` is kept
+  // (RekeyOptions::overwrite).
   Status Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options = {});
 
   // Carries out all operations of the batch if all of its conditions hold; otherwise changes nothing
   // and returns Aborted. Other threads see all of the changes or none, and after any error nothing has
   // changed, except that with Durability::kPower an error of the synchronization is returned after
   // the change. InvalidArgument if the batch removes a range and the database is not ordered.
-  // OutOfRange if the batch exceeds its limits, or a key that of the database. A tree or an array loads
-  // all leaves of a removed range into memory, an array up to 16,384 of them: for more, see
-  // OrderedOperations::RemoveRange.
+  // OutOfRange if the batch exceeds its limits, or a key is too long for the database. A tree or an
+  // array loads all leaves of a removed range into memory, an array up to 16,384 of them: for more,
+  // see OrderedOperations::RemoveRange.
   Status Write(const WriteBatch& batch, const WriteOptions& options = {});
 
   // Runs visitor(key, value), which returns an Action or void, on the first record. NotFound if the
@@ -134,7 +135,7 @@ class MultiOperations {
       const std::string_view key = it.key();
       using Result = std::invoke_result_t<V&, std::string_view, std::string_view>;
       const auto visit = [&](std::optional<std::string_view> value) -> Result {
-        found = value.has_value();  // otherwise another thread removed it: try again
+        found = value.has_value();  // if not, another thread removed the record: try again
         if constexpr (std::is_void_v<Result>) {
           if (found) visitor(key, *value);
         } else {
@@ -150,8 +151,8 @@ class MultiOperations {
   template <class V>
   requires(!FirstVisitor<V>) Status ProcessFirst(V&&) { return internal::RefuseFirstVisitor<V>(); }
 
-  // Removes the first record and copies its key and value, each if wanted. NotFound if the database
-  // is empty.
+  // Removes the first record and copies its key and value, each unless its pointer is nullptr.
+  // NotFound if the database is empty.
   Status PopFirst(std::string* key = nullptr, std::string* value = nullptr);
 
   // Adds a record whose key is a time: 8 big-endian bytes in units of 10 ns since 1970 (Tkrzw's
@@ -160,8 +161,8 @@ class MultiOperations {
   // `wtime` is not below 1e11.
   Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr);
 
-  // Sets every record in another database of any kind, as they are at one moment: see
-  // EngineOperations::ProcessState. The first error ends the call.
+  // Sets all records, as they are at one moment (EngineOperations::ProcessState), in another
+  // database of any kind. The first error ends the call.
   template <class Target>
   Status Export(Target& target) HAKO_TRY {
     return self().ProcessState([&target](std::string_view key, std::string_view value, std::uint64_t expire_at) -> Status {

@@ -23,8 +23,8 @@ using UserMetadata = std::array<std::byte, 64>;
 // The type (GetType) of a tree whose records are those of a table (table/table_dbm.h).
 inline constexpr std::uint32_t kTableType = 0x686b7462;  // "hktb"
 
-// In place of a directory in the option log_archive: the history of the database ends. Its archive stays as
-// it is.
+// As the option log_archive, instead of a directory: ends the history of the database. Its archive
+// is not changed.
 inline constexpr char kNoLogArchive[] = "none";
 
 // Options of HashDBM.
@@ -41,27 +41,27 @@ struct HashOptions {
   // Durability of every update once it has returned; SetOptions can ask for more. kPower, and
   // kProcess on a file that is not mapped, keep a log in a file beside the database (dbm/hash_dbm.h).
   Durability durability = Durability::kProcess;
-  // With kProcess keep the log on a mapped file, too: WaitDurable (dbm/database_home.h) then makes any
-  // number of updates durable by one sync of the log, where it would synchronize the whole file.
+  // With kProcess, keep the log on a mapped file, too: then WaitDurable (dbm/database_home.h) makes
+  // any number of updates durable by one sync of the log, instead of synchronizing the whole file.
   bool keep_log = false;
-  // Synchronize also once this many bytes were logged since the last time, at least 64 KiB: it bounds
-  // the log and the time that Open takes after a crash.
+  // Also synchronize once this many bytes were logged since the last time, at least 64 KiB. This
+  // bounds the log and the time that Open takes after a crash.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
-  // Keep each segment of the log in this directory, which must exist, once the log has no more use for
-  // it: with a copy of the database it restores every later state (dbm/restore.h). No other database may
-  // use the directory. "" = none; but a database that has an archive is opened for writing only with it,
-  // or with kNoLogArchive, which ends its history. Requires a log; a mapped HashDBM keeps one then with
-  // kProcess, too.
+  // Keep each segment of the log that is no longer needed in this directory, which must exist. With
+  // a copy of the database the archive restores every later state (dbm/restore.h). No other
+  // database may use the directory. "" = no archive. But a database that has an archive can be
+  // opened for writing only with it, or with kNoLogArchive, which ends its history. Requires a log,
+  // so a mapped HashDBM with kProcess then keeps one, too.
   std::string log_archive = {};
-  // Interval of hard synchronizations by a background thread, if anything has changed, so that a
-  // power cut loses at most the updates since the last one; 0 = only when requested. After a
+  // Interval at which a background thread makes a hard synchronization if anything has changed, so
+  // that a power cut loses at most the updates since the last one; 0 = only when requested. After a
   // failure the database refuses updates, as after a failed Synchronize.
   std::chrono::milliseconds sync_interval{0};
   // The space of replaced and removed records is reused only after the next synchronization,
-  // because a machine crash may bring them back. A background thread synchronizes once such records
-  // of more than 4 KiB each take this many bytes and an eighth of the space of live records; 0 =
-  // only when requested. Updates do not wait for the device, but while twice as much waits, a Set
-  // of a value of more than 8 KiB takes up to 10 ms longer.
+  // because a machine crash may bring them back. A background thread synchronizes once replaced and
+  // removed records of more than 4 KiB each take this many bytes, and an eighth of the space of
+  // live records; 0 = only when requested. Updates do not wait for the device, but while twice as
+  // much space waits, a Set of a value of more than 8 KiB takes up to 10 ms longer.
   //
   // Smaller records never start a synchronization, because random updates of small records are much
   // slower after one; their file grows to twice its live size at the last synchronization. Space
@@ -72,15 +72,16 @@ struct HashOptions {
   // of 1.5 times as large as the values, and has cut the time of replacement to a quarter. The
   // default keeps files small.
   std::uint64_t reclaim_bytes = std::uint64_t{16} << 20;
-  // Unmapped files: bytes that the first read of a record takes, hoping to get all of it; 0 =
-  // estimated from recent records.
+  // Unmapped files: the size of the first read of a record, which should suffice for most records;
+  // 0 = estimated from recent records.
   std::uint64_t min_read_size = 0;
   // Records may expire (dbm/expiry.h); fixed when the database is created, and stored in the file.
-  // `clock` returns the time in milliseconds since 1970, from any thread; nullptr: the system's.
+  // `clock` returns the time in milliseconds since 1970, and must be thread-safe; nullptr = the
+  // system's clock.
   bool expiry = false;
   Expiry::Clock clock = nullptr;
-  // What to do with a file that a killed process had mapped, and that was copied or mounted again since
-  // (file/file.h). For one Open: a database that opens normally needs it no more.
+  // What to do with a file that a killed process had mapped, and that was copied or mounted again
+  // since (file/file.h). Needed for one Open only: the next one is normal again.
   UnprovenUpdates unproven_updates = UnprovenUpdates::kRefuse;
 };
 
@@ -93,25 +94,26 @@ struct TinyOptions {
   // (base/address_space.h); beyond that, updates return ResourceExhausted.
   int align_pow = 2;
   std::uint64_t seed = 0;  // of the key hash; 0 = random
-  // Of a database opened with a path; see HashOptions. kProcess and kPower keep a log.
+  // For a database opened with a path; see HashOptions. kProcess and kPower keep a log.
   Durability durability = Durability::kProcess;
-  // Write a snapshot once this many bytes were logged since the last one, at least 64 KiB: it bounds
-  // the log and the time that Open takes after a crash. Each snapshot writes all records.
+  // Write a snapshot once this many bytes were logged since the last one, at least 64 KiB. This
+  // bounds the log and the time that Open takes after a crash. Each snapshot writes all records.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   std::string log_archive = {};  // see HashOptions
   bool expiry = false;           // see HashOptions
   Expiry::Clock clock = nullptr;
-  // Memory that the database may take, everything included, at least 1 MiB, and records that it may
-  // have, at least 1000; 0 = no limit. Records that were not used lately are evicted instead: see
-  // dbm/tiny_dbm.h. With less than 256 KiB for each thread that writes, it may take 10 KiB a thread more.
+  // The limits of all memory that the database takes, at least 1 MiB, and of its records, at least
+  // 1000; 0 = no limit. Beyond them the database evicts records that were not used lately: see
+  // dbm/tiny_dbm.h. If there are less than 256 KiB for each thread that writes, it may take 10 KiB
+  // more for each thread.
   std::uint64_t capacity_bytes = 0;
   std::uint64_t capacity_records = 0;
   // Called with the key and the value of each record that is evicted, in the thread whose update needs
-  // room, before that update has returned, with the record's bucket locked: it must be short, and must not
-  // use the database, as a visitor. Several threads may call it at the same time. Not called for records
-  // that have expired, that are removed otherwise, or that are evicted while the database is opened. It
-  // costs an indirect call for each eviction. REQUIRES: the function object exists until the database is
-  // closed (unchecked: objects do not tell)
+  // room, before that update has returned, with the record's bucket locked. Like a visitor it must
+  // be short, and must not use the database. Several threads may call it at the same time. It is
+  // not called for records that have expired, that are removed in another way, or that Open evicts.
+  // It costs an indirect call for each eviction. REQUIRES: the function object exists until the
+  // database is closed (unchecked: objects do not tell)
   OwnedFunction<void(std::string_view key, std::string_view value)> on_eviction = {};
 };
 
@@ -124,13 +126,13 @@ struct BabyOptions {
   // database is less (base/address_space.h). Only the used part takes memory. Beyond it, updates
   // return ResourceExhausted.
   std::uint64_t max_bytes = std::uint64_t{32} << 30;
-  // As those of TinyOptions.
+  // See TinyOptions.
   Durability durability = Durability::kProcess;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   std::string log_archive = {};
   bool expiry = false;
   Expiry::Clock clock = nullptr;
-  // As those of TinyOptions; see dbm/baby_dbm.h.
+  // See TinyOptions and dbm/baby_dbm.h.
   std::uint64_t capacity_bytes = 0;
   std::uint64_t capacity_records = 0;
   OwnedFunction<void(std::string_view key, std::string_view value)> on_eviction = {};
@@ -162,35 +164,35 @@ struct TreeOptions {
   // Durability of every update once it has returned; SetOptions can ask for more. More than kNone
   // keeps a log in a file beside the database (dbm/tree_dbm.h).
   Durability durability = Durability::kProcess;
-  // Start a checkpoint also once this many bytes were logged since the last one, at least 64 KiB: it
-  // bounds the log and the time that Open takes after a crash. An update takes 16 bytes and those of
-  // its key and value. Open repeats 200,000 to 400,000 updates of random keys a second where it has
-  // to load their leaves. While a checkpoint runs, the log may grow to twice the bound. A larger
-  // bound makes loads faster whose keys are in random order: each checkpoint writes most pages.
+  // Also start a checkpoint once this many bytes were logged since the last one, at least 64 KiB.
+  // This bounds the log and the time that Open takes after a crash. An update takes 16 bytes, and
+  // the bytes of its key and value. Open repeats 200,000 to 400,000 updates of random keys a second
+  // if it must load their leaves. While a checkpoint runs, the log may grow to twice the bound. A
+  // larger bound makes loads in random order faster, because each checkpoint writes most pages.
   std::uint64_t log_bytes = std::uint64_t{128} << 20;
   std::string log_archive = {};  // see HashOptions
-  // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
-  // checkpoint_bytes, Synchronize and Close.
+  // Interval at which a background thread makes a checkpoint if anything has changed; 0 = only by
+  // checkpoint_bytes, log_bytes, Synchronize and Close.
   std::chrono::milliseconds sync_interval{0};
   bool expiry = false;  // see HashOptions
   Expiry::Clock clock = nullptr;
   // The type that the file must have, and that a new file gets. A tree of another type is refused,
-  // unchanged. nullopt: any type but kTableType.
+  // unchanged. nullopt = any type except kTableType.
   std::optional<std::uint32_t> type = std::nullopt;
-  // Without `type`: a table may be opened as the tree that it is in. Changing its records this way
-  // can make rows and indices disagree.
+  // Without `type`: allows to open a table as the tree that holds it. Changes of records in that
+  // way can make rows and indices disagree.
   bool raw = false;
 };
 
 // Options of ArrayDBM.
 struct ArrayOptions {
-  // Bytes of each record, 1 to kRecordWidthMax; fixed when the file is created. 0 = that of the file, which
-  // must exist then; another one than that of the file is an error.
+  // Bytes of each record, 1 to kRecordWidthMax; fixed when the file is created. 0 = the width of an
+  // existing file. Another width than that of the file is an error.
   unsigned width = 0;
-  // Memory for cached pages and for the tables that locate them, at least 1 MiB: as TreeOptions::cache_bytes.
-  // Directory pages are beyond it (dbm/array_dbm.h).
+  // Memory for cached pages and for the tables that locate them, at least 1 MiB; see
+  // TreeOptions::cache_bytes. Directory pages take memory beyond it (dbm/array_dbm.h).
   std::uint64_t cache_bytes = std::uint64_t{256} << 20;
-  // As those of TreeOptions.
+  // See TreeOptions.
   std::uint64_t checkpoint_bytes = 0;
   Durability durability = Durability::kProcess;
   std::uint64_t log_bytes = std::uint64_t{128} << 20;
@@ -201,8 +203,8 @@ struct ArrayOptions {
 // Options of MemoryArrayDBM.
 struct MemoryArrayOptions {
   unsigned width = 0;                                 // bytes of each record, 1 to kRecordWidthMax
-  std::uint64_t max_bytes = std::uint64_t{32} << 30;  // as BabyOptions::max_bytes
-  // As those of TinyOptions.
+  std::uint64_t max_bytes = std::uint64_t{32} << 30;  // see BabyOptions::max_bytes
+  // See TinyOptions.
   Durability durability = Durability::kProcess;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   std::string log_archive = {};

@@ -1,5 +1,5 @@
-// The operations of ordered DBMs beside those of every DBM: key ranges, in both directions. Ranges
-// are half-open: [from, to).
+// The operations that only ordered DBMs have: key ranges, in both directions. Ranges are half-open:
+// [from, to).
 //
 // An ordered DBM class D inherits OrderedOperations<D, Compare> publicly. It provides CountKeys and
 // RemoveKeys, and an iterator that moves both ways: First, Last, Jump, JumpLower, JumpUpper, Next,
@@ -43,7 +43,7 @@ concept OrderedDBM = DBM<D> && requires(D& d, typename D::Iterator& it, std::str
 
 // Records in order, as an input range of pairs of views, which are valid until the next step:
 //   for (auto [key, value] : db.Range("a", "b")) ...
-// The range ends early if the iterator fails; status() then returns the error. One thread.
+// The range ends early if the iterator fails; status() then returns the error. Not thread-safe.
 template <class Iterator, bool kForward>
 class RangeView : public std::ranges::view_base {
  public:
@@ -98,7 +98,7 @@ class RangeView : public std::ranges::view_base {
 
   Iterator it_;
   std::optional<std::string> bound_;
-  Status status_;  // of the start
+  Status status_;  // the error of start()
   int (*compare_)(std::string_view, std::string_view);
 };
 
@@ -127,8 +127,8 @@ class OrderedOperations {
   // Three-way comparison of keys: negative if `a` orders before `b`, 0 if they are equal.
   static int CompareKeys(std::string_view a, std::string_view b) { return Compare::Compare(a, b); }
 
-  // The records of [from, to) in order; without `to`, all from `from` on; without arguments, all.
-  // The database must outlive the range.
+  // Returns the records of [from, to) in order; without `to`, all from `from` on; without
+  // arguments, all. The database must outlive the range.
   auto Range(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
     return View<true>([from, to](auto& it) {
       it.Jump(from);
@@ -141,7 +141,7 @@ class OrderedOperations {
       return std::nullopt;
     });
   }
-  // The same records in reverse order.
+  // Returns the same records in reverse order.
   auto ReverseRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
     return View<false>([from, to](auto& it) {
       to ? it.JumpLower(*to, false) : it.Last();
@@ -154,7 +154,7 @@ class OrderedOperations {
       return std::nullopt;
     });
   }
-  // The records whose keys begin with `prefix`, in order.
+  // Returns the records whose keys begin with `prefix`, in order.
   auto PrefixRange(std::string_view prefix) requires BytewiseOrder<Compare> {
     return View<true>([prefix](auto& it) {
       it.Jump(prefix);
@@ -171,7 +171,8 @@ class OrderedOperations {
   }
 
   // Removes the records of [from, to) and returns their number. Not atomic: other threads, and a
-  // crash, may see a part of it. Where records expire it is the number of live ones at the beginning.
+  // crash, may see a part of it. If records expire, the number is that of the live ones at the
+  // beginning.
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     if (to && Compare::Compare(from, *to) >= 0) return std::uint64_t{0};

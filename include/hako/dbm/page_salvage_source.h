@@ -1,4 +1,4 @@
-// PageSalvageSource: the common part of SalvageSource (dbm/salvage.h) for files of pages, those of TreeDBM and
+// PageSalvageSource: the common part of SalvageSource (dbm/salvage.h) for the files of TreeDBM and
 // ArrayDBM.
 #pragma once
 
@@ -28,7 +28,7 @@ class PageSalvageSource {
   bool NeedsLog() const { return log::NamedLogOf(super_).IsNeeded(); }
 
  protected:
-  // Chooses the superblock. An error if the file is of another kind, comparator or codec.
+  // Chooses the superblock. Returns an error if the file has another kind, comparator or codec.
   static StatusOr<PageSalvageSource> Find(const From& file, SalvageReport& report, const storage::FileKind& kind,
                                           std::string_view comparator, std::string_view codec) {
     Source source(file, report);

@@ -20,8 +20,8 @@ StatusOr<tree::PoolLimits> PoolHome<FileT, Codec>::LimitsOf(const Options& optio
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::Begin(const LogOptions& options, std::chrono::milliseconds sync_interval, bool is_new) {
   const auto begin = [&]() -> Status {
-    // A killed process may have left the superblock in the page cache only, and the device with one
-    // that needs an older part of the log, or another one.
+    // A killed process may have left the superblock only in the page cache, while the device has
+    // one that needs an older part of the log, or another log.
     if (writable_ && !is_new) HAKO_RETURN_IF_ERROR(store().MakeSuperDurable());
     HAKO_RETURN_IF_ERROR(this->StartSweeper());
     HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
@@ -31,7 +31,7 @@ Status PoolHome<FileT, Codec>::Begin(const LogOptions& options, std::chrono::mil
   };
   if (writable_) checkpointed_->store(this);
   Status opened = CatchNoMemory(begin);
-  this->closed_ = !opened.ok();  // from now on an error closes the database, which has its log
+  this->closed_ = !opened.ok();  // from now on an error closes the database, because it has its log
   if (opened.ok() && writable_ && sync_interval.count() > 0) opened = this->StartBackground(sync_interval);
   if (!opened.ok()) StopThreads();
   return opened;
@@ -52,7 +52,7 @@ Status PoolHome<FileT, Codec>::SynchronizeLocked() {
   };
   const bool was_short = store().is_short();
   Status status = checkpoint();
-  if (absl::IsResourceExhausted(status) && !was_short && store().is_short()) status = checkpoint();  // a second try may use the reserve
+  if (absl::IsResourceExhausted(status) && !was_short && store().is_short()) status = checkpoint();  // the second try may use the reserve
   NoteHealth(status);
   return status;
 }
@@ -81,8 +81,8 @@ void PoolHome<FileT, Codec>::SynchronizeInBackground() {
   if (is_due && IsTimeToRetry()) (void)this->Synchronize(SyncMode::kHard);  // refused_ keeps a failure
 }
 
-// Between two steps of a longer operation: if threads wait for a checkpoint, lets one of them make
-// it first.
+// Call between two steps of a longer operation: if threads wait for a checkpoint, lets one of them
+// make it first.
 template <File FileT, PageCodec Codec>
 void PoolHome<FileT, Codec>::YieldToCheckpoints() {
   const std::uint64_t commits = store().num_commits();
@@ -103,10 +103,10 @@ Status PoolHome<FileT, Codec>::Clear() HAKO_TRY {
       if (removed.ok()) logged = LogClear(reserved);
       return removed;
     });
-    if (!cleared.ok() && !store().Health().ok()) NoteHealth(cleared);  // removed in part
+    if (!cleared.ok() && !store().Health().ok()) NoteHealth(cleared);  // only a part was removed
     HAKO_RETURN_IF_ERROR(cleared);
   }
-  if (!logged.ok()) return this->Synchronize(SyncMode::kHard);  // the log has no room for it
+  if (!logged.ok()) return this->Synchronize(SyncMode::kHard);  // the log has no room for the Clear
   return this->AfterUpdate();
 }
 HAKO_OR_NO_MEMORY
@@ -122,11 +122,11 @@ template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->records().CheckIdle());
   if (!writable_) return refused_.Get();
-  static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move per step, while checkpoints wait
-  static constexpr int kRoundsMax = 8;                                      // moved pages leave space for others
+  static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move per step, during which checkpoints wait
+  static constexpr int kRoundsMax = 8;                                      // the space that moved pages leave allows more moves
   sync::MutexLock lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
-  std::uint64_t moved = 1;  // in this round
+  std::uint64_t moved = 1;  // bytes moved in this round
   for (int round = 0; round < kRoundsMax && moved != 0; ++round) {
     HAKO_ASSIGN_OR_RETURN(auto moving, store().BeginMoving());
     moved = moving.num_nodes;
@@ -160,7 +160,7 @@ void PoolHome<FileT, Codec>::Unpin() {
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->records().CheckIdle());
-  if (!writable_) {  // no checkpoint replaces the superblock meanwhile
+  if (!writable_) {  // then no checkpoint replaces the superblock meanwhile
     const log::NamedLog named = LogInFile();
     if (named.IsNeeded() && space().log().position().lsn != named.from.lsn)
       return absl::FailedPreconditionError(
@@ -200,7 +200,7 @@ StatusOr<ScrubProgress> PoolHome<FileT, Codec>::Scrub(const ScrubOptions& option
   ScrubProgress progress;
   {
     sync::MutexLock lock(maintenance_mutex_);
-    HAKO_RETURN_IF_ERROR(store().Health());  // the map may name images that a failed sync has lost
+    HAKO_RETURN_IF_ERROR(store().Health());  // the page map may name images that a failed sync has lost
     HAKO_RETURN_IF_ERROR(scrub_.Choose(options.max_bytes, &progress));
     store().PinSpace();
   }
@@ -262,22 +262,22 @@ Inspection PoolHome<FileT, Codec>::InspectAs(std::string_view name) {
 
 // ---- for DatabaseHome ----
 
-// A new file has no superblock yet that it could change.
+// A new file has no superblock yet, so a first checkpoint names the log.
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::NameLog(const log::DatabaseId& id, log::Position from) {
   sync::MutexLock lock(maintenance_mutex_);
   return store().super().root == 0 ? SynchronizeLocked() : store().SetLog(id, from);
 }
 
-// A tree that is open for reading is changed in memory.
+// A replay into a tree that is open read-only changes it in memory only.
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::MayReplay() {
   if (!writable_) space().progress().NoteFailure();  // no update waits for a checkpoint
   return absl::OkStatus();
 }
 
-// Logs a Clear, with the writers stopped. If there is no room for it (`reserved`), the log refuses
-// updates until a checkpoint has the Clear.
+// Logs a Clear, while the writers are stopped. If `reserved` is an error, there is no room for it,
+// and the log refuses updates until a checkpoint has the Clear.
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::LogClear(const Status& reserved) {
   auto& updates = space().log();
@@ -302,7 +302,7 @@ Status PoolHome<FileT, Codec>::CloseFile() {
   Status status;
   const Expiry* const expiry = this->records().expiry();
   if (expiry != nullptr) store().NoteFirstExpiry(expiry->schedule().FirstExpiry());
-  if (space().IsDirty() || expiry != nullptr) {  // the superblock gets the latest time
+  if (space().IsDirty() || expiry != nullptr) {  // a checkpoint stores the latest time in the superblock
     status = SynchronizeLocked();
   } else if (!before.IsNone() && !is_kept) {
     status = store().SetLog(now.id, now.IsNone() ? log::Position{} : now.from);

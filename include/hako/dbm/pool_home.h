@@ -4,7 +4,7 @@
 // A database class inherits PoolHome publicly, beside its engine's operations. It overrides
 // DescribeTree, RemoveAll and VerifyPinned.
 //
-// Threads: any, except Close.
+// Thread-safe, except Close.
 #pragma once
 
 #include <algorithm>
@@ -67,12 +67,13 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   // Checks the next part of the file on its device (file/file.h, DeviceFile): each page, long value
   // and node of the page map as of the last checkpoint, without a checkpoint. Call it from time to
   // time, so that damage is found while there is an undamaged copy elsewhere. Damage is listed, and
-  // ends neither the call nor the pass. Checkpoints wait only while the part is chosen; nothing that
-  // it reads gets into the cache. FailedPrecondition after a failed write or sync. Calls take turns.
+  // ends neither the call nor the pass. Checkpoints wait only while the part is chosen. What it
+  // reads does not enter the cache. Returns FailedPrecondition after a failed write or sync. Only
+  // one call runs at a time; others wait.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
-  // The database has seen this time (dbm/expiry.h); for copies of it.
+  // Moves the clock of a copy forward to that of the original (dbm/expiry.h).
   void NoteClock(std::uint64_t latest) final { store().NoteClock(latest); }
-  // num_records is current, the sizes are those of the last checkpoint. free_bytes is 0 until the
+  // num_records is current; the sizes are those of the last checkpoint. free_bytes is 0 until the
   // first checkpoint, pin, ShouldBeRebuilt or Inspect since Open, which determine it.
   Stats GetStats();
 
@@ -82,9 +83,9 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   using Space = tree::BufferPool<FileT, Codec>;
   using Writers = sync::WriterStates<typename Space::WriterState>;
   using Pinned = typename tree::PageStore<FileT>::Pinned;
-  using Checkpointed = std::shared_ptr<std::atomic<PoolHome*>>;  // whose checkpoints a buffer pool requests
+  using Checkpointed = std::shared_ptr<std::atomic<PoolHome*>>;  // the home from which a buffer pool requests checkpoints
 
-  // The memory that the options allow; InvalidArgument if it is too little.
+  // Returns the memory that the options allow, or InvalidArgument if it is too little.
   template <class Options>
   static StatusOr<tree::PoolLimits> LimitsOf(const Options& options);
   // Makes the space of a database.
@@ -107,7 +108,8 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
 
   // ---- what depends on the pages ----
 
-  // Sets in the superblock what the engine knows: the root, the number of records, the applied index.
+  // Sets the fields of the superblock that the engine knows: the root, the number of records, the
+  // applied index.
   virtual void DescribeTree(format::TreeSuperBlock& super) const = 0;
   // Removes all records. REQUIRES: no writers
   virtual Status RemoveAll(typename Space::Deferred& deferred) = 0;
@@ -118,9 +120,10 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   using PinnedSpace = tree::BufferPool<ReadOnlyView<FileT>, Codec>;
   StatusOr<std::unique_ptr<PinnedSpace>> OpenPinned(const Pinned& pinned) const;
 
-  // The end of Open: replays the log, and begins a new one. REQUIRES: the engine has its root
+  // Call at the end of Open: replays the log, and begins a new one. REQUIRES: the engine has its
+  // root
   Status Begin(const LogOptions& options, std::chrono::milliseconds sync_interval, bool is_new);
-  // GetStats, GetType, the cache's memory and the file's transfers, for people to read.
+  // Returns GetStats, GetType, the cache's memory and the file's transfers, for people to read.
   Inspection InspectAs(std::string_view name);
 
   // For EngineOperations.
@@ -133,7 +136,7 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   Status SynchronizeLocked() final;
   void SynchronizeInBackground() final;
   void NoteRefused(const Status& refusal) final {
-    if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) CheckpointSoon();  // there may be space by now
+    if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) CheckpointSoon();  // because there may be space by now
   }
   log::NamedLog LogInFile() const final { return log::NamedLogOf(store().super()); }
   Status NameLog(const log::DatabaseId& id, log::Position from) final;
@@ -154,7 +157,8 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   auto EachWriter() const {
     return [this](auto&& visit) { pool_writers_.ForEach(visit); };
   }
-  // Without a thread no update waits for a checkpoint, and memory for pages may run out.
+  // If no thread can be started, updates do not wait for checkpoints, and memory for pages may run
+  // out.
   void CheckpointSoon() {
     if (!this->WakeBackground().ok()) space().progress().NoteFailure();
   }

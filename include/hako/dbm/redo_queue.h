@@ -1,5 +1,5 @@
-// Updates of a log that wait to be made again, in their order, so that the memory that they need can
-// be prefetched for several at once.
+// A queue of updates of a log that wait to be made again, in order. It lets a replay prefetch the
+// memory of several updates at once.
 #pragma once
 
 #include <array>
@@ -18,7 +18,8 @@ class RedoQueue {
  public:
   static constexpr std::size_t kEntries = 512, kBytes = 64 << 10;
 
-  // Appends a copy of the entry, behind which the log is at `end`. False if there is no room for it.
+  // Appends a copy of the entry; `end` is the log position after it. Returns false if there is no
+  // room for it.
   bool Push(const format::LogEntry& entry, log::Position end) {
     const std::size_t size = entry.key.size() + entry.value.size();
     if (size_ == kEntries || size > kBytes - used_) return false;

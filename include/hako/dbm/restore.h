@@ -3,20 +3,20 @@
 //
 //   HAKO_ASSIGN_OR_RETURN(const auto report, Restore<HashDBM<>>("backup.hkh", "archive", "restored.hkh", {.until_lsn = 4711}));
 //
-// AnyDBM::Restore finds out the kind of the file.
+// AnyDBM::Restore determines the kind of the file.
 //
-// The copy is one of CopyTo (of a database in memory: Save), or a file of the database that was copied
-// while it was closed. It names the segment of the history in which it was made. The copy, the archive
-// and the log are only read. The new database has exactly the updates up to the given point; a batch
-// is whole or absent. The new file appears whole and durable, or not at all.
+// The copy was made by CopyTo, by Save of a database in memory, or by copying the file of the
+// database while it was closed. It names the segment of the history in which it was made. The copy,
+// the archive and the log are only read. The new database has exactly the updates up to the given
+// point; a batch is whole or absent. The new file appears whole and durable, or not at all.
 //
 // The point
-//   until_lsn   The last update whose LSN (LastLsn after it) is not above this one.
-//   until_time  The last update that was made at this time or before. Updates are known to be of the
-//               time of the mark before them (format::LogMark), which is at most 0.1 seconds older,
-//               by the wall clock of their machine: those of the last 0.1 seconds before the time and
-//               some of the 0.1 seconds after it may be in or not. A clock that was set back counts
-//               as standing still.
+//   until_lsn The last update whose LSN (as LastLsn returns it after the update) is not above this
+//   one.
+//   until_time  The last update that was made at this time or before. The time of an update is that
+//               of the mark before it (format::LogMark), which is at most 0.1 seconds older, by the
+//               wall clock of the machine. So updates of the 0.1 seconds before and after this time
+//               may be included or not. A clock that was set back counts as standing still.
 //   neither     The end of the archive, and of the log if one is given.
 //
 // A new history begins with the restored database: its file names no log. With log_archive it is
@@ -28,9 +28,9 @@
 //                       path as `log`; the copy is not of a database with an archive; or the archive is that of another
 //                       database or branch, or has nothing of the log that the copy names, or is no archive
 //   DataLoss            a segment is missing between the copy and the point, or a record is damaged; it
-//                       names the segment, or file and offset. A power cut may leave segments of the
-//                       log without those before them, which look so too; Open of the database
-//                       discards them
+//                       names the segment, or file and offset. A power cut may leave segments of
+//                       the log without those before them, which looks the same; Open of the
+//                       database discards such segments
 //   OutOfRange          the point is before the copy, or an LSN is behind the end; it names the LSN there
 //   Unavailable         another process has the copy open
 #pragma once
@@ -73,18 +73,18 @@ struct RestoreOptions {
   // The file of the log beside a lost database, DATABASE-log, which has the updates that are not yet
   // in the archive; "" = none.
   std::string log = {};
-  std::chrono::milliseconds lock_timeout{0};  // of the copy
+  std::chrono::milliseconds lock_timeout{0};  // for opening the copy
 };
 
 // The state that was restored.
 struct RestoreReport {
   std::uint64_t copy_lsn = 0;     // the position of the copy
-  std::uint64_t lsn = 0;          // behind the last update that was made; copy_lsn if there was none
+  std::uint64_t lsn = 0;          // the LSN behind the last update that was made; copy_lsn if there was none
   std::uint64_t time = 0;         // of that update, in microseconds since 1970; 0 = unknown
-  std::uint64_t num_updates = 0;  // that were made
+  std::uint64_t num_updates = 0;  // number of updates that were made
 };
 
-// Restores a database of class D from these files to the new file `to`.
+// Restores a database of class D from a copy and an archive to the new file `to`.
 template <class D>
 StatusOr<RestoreReport> Restore(const std::string& copy, const std::string& archive, const std::string& to,
                                 const RestoreOptions& options = {});
@@ -93,7 +93,7 @@ namespace internal {
 
 inline constexpr std::string_view kARestore = "a restore";
 
-// The updates between a copy and the point. One thread.
+// The updates between a copy and the point. Not thread-safe.
 class RestoreSource final : public UpdateSource {
  public:
   // Finds the segments, and reads and checks all of them up to the point.
@@ -102,7 +102,7 @@ class RestoreSource final : public UpdateSource {
 
   Status ForEach(FunctionRef<Status(std::span<const format::LogEntry>)> redo) override;
   const RestoreReport& report() const { return report_; }
-  // Whether a range of keys is removed, as only an ordered database does.
+  // Whether an update removes a range of keys, which only ordered databases do.
   bool has_ranges() const { return has_ranges_; }
 
   // For LogReader.
@@ -110,14 +110,15 @@ class RestoreSource final : public UpdateSource {
   Status DamageAt(const log::Segment& segment, log::Lsn lsn) const;
 
  private:
-  // A segment: in a file of the archive, or in that of the log.
+  // A segment in a file of the archive, or in the file of the log.
   struct Piece {
     log::ArchivedSegment of;
     std::uint64_t offset = 0;  // of the segment in its file
   };
 
   Status AddLog(const std::string& path);
-  // The piece behind this link, or with it; nullptr if there is none.
+  // After returns the piece behind this link, and At the piece with this link; nullptr if there
+  // is none.
   const Piece* After(const log::Link& link) const;
   const Piece* At(const log::Link& link) const;
   const Piece* PieceOf(const log::Segment& segment) const;
@@ -129,7 +130,7 @@ class RestoreSource final : public UpdateSource {
   std::vector<Piece> pieces_;
   std::deque<log::Segment> chain_;
   std::vector<const Piece*> chained_;  // in the order of chain_
-  Status missing_;                     // behind the chain
+  Status missing_;                     // why the chain ends
   RestoreReport report_;
   bool has_ranges_ = false;
 };
@@ -179,9 +180,9 @@ Status RestoreTo(const PositionalParallelFile& copy, RestoreSource& source, cons
   if constexpr (requires { D::Open(std::move(file), std::move(updates), Target::Options()); }) {
     HAKO_ASSIGN_OR_RETURN(const std::unique_ptr<D> db, D::Open(std::move(file), std::move(updates), Target::Options()));
     HAKO_RETURN_IF_ERROR(db->Close());
-    HAKO_RETURN_IF_ERROR(RefuseExisting(to, kARestore));  // one that was created meanwhile
+    HAKO_RETURN_IF_ERROR(RefuseExisting(to, kARestore));  // a file that was created meanwhile
     return replacement.Commit();
-  } else {  // its next snapshot replaces the copy
+  } else {  // the next snapshot replaces the copy
     HAKO_RETURN_IF_ERROR(file.Close());
     const std::string scratch = replacement.path();
     const Status saved = [&]() -> Status {

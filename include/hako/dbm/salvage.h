@@ -2,8 +2,8 @@
 //
 //   HAKO_ASSIGN_OR_RETURN(const SalvageReport report, Salvage<HashDBM<>>("casket.hkh", "rescued.hkh"));
 //
-// AnyDBM::Salvage finds out the kind of the file. Both refuse a table (FailedPrecondition), whose records follow
-// from each other: TableDBM::Salvage (table/table_dbm.h) salvages it.
+// AnyDBM::Salvage determines the kind of the file. Both refuse a table (FailedPrecondition), whose
+// records depend on each other: use TableDBM::Salvage (table/table_dbm.h).
 //
 // The damaged file is opened for reading and never written. It may be one that Open refuses: one
 // with a damaged superblock, index or page map, or one that was cut. Unreadable blocks of the
@@ -11,30 +11,32 @@
 // record of a hash table costs that record only, one damaged page of a tree or an array the records
 // of that page. The report lists the damage (storage/salvage_report.h).
 //
-// Which state it is
+// Which state is salvaged
 //   HashDBM   the last synchronized state. If the file is the one that a killed process had mapped, in
-//             the same boot: all of its updates, except those that it was making
-//             (hash/heap_salvage.h). If such a file is a copy, or what the process has left in it is
-//             damaged, a note says that its later updates are left out, unless the log has them.
+//             the same boot: all of its updates, except unfinished ones (hash/heap_salvage.h). If
+//             such a file is a copy, or its live state is damaged, later updates are left out,
+//             unless the log has them, and a note says so.
 //   TreeDBM   the last checkpoint (tree/page_salvage.h).
 //   ArrayDBM  the last checkpoint (array/array_salvage.h).
 //   All       then the updates of the log, PATH-log, as far as it can be read. Each sets or removes
-//             whole values, so they are right whatever records are lost before them. A note in the
-//             report says why, if the log was not applied, or not to its end.
-// In a hash table that was not closed only stamps, which have no check, tell live records from dead
-// ones: damage to the stamp of a dead record may bring it back, unless the live record of its key
-// is there too. Then neither is taken.
+//             whole values, so they are right whatever records were lost. If the log was not
+//             applied, or not to its end, a note in the report says why.
+// In a hash table that was not closed, only stamps, which have no check, tell live records from
+// dead ones. So damage to the stamp of a dead record may bring the record back; but if the live
+// record of its key exists, too, neither is taken.
 //
-// With one superblock lost the other one counts, which may be older by one synchronization or
-// checkpoint; a note says so. A superblock with one damaged byte is restored. With both lost there
-// is nothing to salvage: they have the secret of all checksums, so no byte can be told from
-// garbage.
+// If one superblock is lost, the other one is used, which may be older by one synchronization or
+// checkpoint; a note says so. A superblock with one damaged byte is restored. If both are lost
+// nothing can be salvaged: they have the secret of all checksums, without which no byte can be told
+// from garbage.
 //
 // The new database appears whole and durable, or not at all. Errors: AlreadyExists if there is a
-// file at `to`; FailedPrecondition if a log with updates is beside it; InvalidArgument if `from` is of another kind, order or codec, or no
-// database; Unavailable if another process has it open; DataLoss if both superblocks are lost; ResourceExhausted without space or memory.
-// It takes memory for the longest record, for the report, whose keys are bounded (SalvageReport::kKeyBytesMax, kRangeBytesMax), and what
-// hash/heap_salvage.h, tree/page_salvage.h and array/array_salvage.h say.
+// file at `to`; FailedPrecondition if a log with updates is beside it; InvalidArgument if `from`
+// has another kind, order or codec, or is not a database; Unavailable if another process has it
+// open; DataLoss if both superblocks are lost; ResourceExhausted if space or memory runs out.
+// Salvage takes memory for the longest record, for the report, whose keys are bounded
+// (SalvageReport::kKeyBytesMax, kRangeBytesMax), and as hash/heap_salvage.h, tree/page_salvage.h
+// and array/array_salvage.h say.
 #pragma once
 
 #include <algorithm>
@@ -71,37 +73,38 @@
 
 namespace hako {
 
-// Salvages the database in the file at `from` into a new file at `to`; D is its class, and the
-// class of the new one. `options.lock_timeout` counts, for both files.
+// Salvages the database in the file at `from` into a new file at `to`. D is the class of both. Of
+// `options` only lock_timeout is used, for both files.
 template <class D>
 StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
 
-// The same of an open file, and of its log if there is one, into an empty file.
+// The same for an open file, and its log if there is one, into an empty file.
 template <class D, File From, File To>
 StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log, To empty_file);
 
 namespace internal {
 
-// The damaged database, and the new one that it asks for: dbm/hash_salvage-inl.h,
+// Reads the damaged database, and opens the new one: see dbm/hash_salvage-inl.h,
 // dbm/tree_salvage-inl.h, dbm/array_salvage-inl.h.
 //   Target              the type of its file
 //   Open(file, report)  finds the state; Create(empty file) opens a new D with its properties
-//   clock()             that of the state (dbm/expiry.h); 0: its records do not expire
+//   clock() the clock of the state (dbm/expiry.h); 0 = its records do not expire
 //   Run(take)           calls take(key, value), or take(key, value, stray), for each record
-//   num_expected()      the records of the state, nullopt = unknown; applied_index() is that of the state
+//   num_expected() number of records in the state, nullopt = unknown; applied_index() is that of
+//   the state
 //   NeedsLog()          whether super() names a log whose updates come after the state
 template <class D, File From>
 class SalvageSource;
 
-// A value as the damaged database stores it, which has times if the new one has; nullopt if it does
-// not have the stored form.
+// Splits a value of the damaged database, which keeps times if the new one does. Returns nullopt if
+// it lacks the stored form.
 template <class D>
 std::optional<Expiry::Record> LiveFormOf(const D& db, std::string_view stored) {
   return db.expiry() != nullptr ? Expiry::Split(stored) : Expiry::Record{stored, Expiry::kNever};
 }
 
-// Writes records into the new database. A hash table may show two records of one key, where damage
-// has changed a stamp: then none of them is known to be the right one.
+// Writes records into the new database. If damage has changed a stamp, a hash table may show two
+// records of one key; then neither is known to be the right one.
 template <class D>
 class SalvageWriter {
  public:
@@ -132,16 +135,16 @@ class SalvageWriter {
   SalvageReport& report_;
   std::string before_;
   const std::uint64_t seed_ = RandomSeed();
-  std::unordered_set<std::uint64_t> doubtful_;  // hashes of keys, which may be long
+  std::unordered_set<std::uint64_t> doubtful_;  // hashes of keys, because keys may be long
 };
 
-// The state of the new database except its records.
+// The state of the new database without its records.
 struct SalvagedState {
   std::uint64_t applied_index = 0, clock = 0;
 };
 
-// The update of a log by the keys of the database; nullopt if it does not belong there. `keys` has its
-// bytes.
+// Converts an update of a log to the keys of the database, whose bytes are stored in `keys`.
+// Returns nullopt if the update does not fit the database.
 template <class D>
 std::optional<format::LogEntry> ByKey(const D&, const format::LogEntry& logged, std::array<RecordKey, 2>*) {
   return logged;
@@ -204,8 +207,8 @@ Status RedoInto(D& db, const format::LogEntry& logged, SalvagedState* state) {
   }
 }
 
-// Makes the updates of the log in the new database, as far as they can be read. An error is one of
-// the new database.
+// Makes the updates of the log in the new database, as far as they can be read. Returns only errors
+// of the new database.
 template <class D, File LogFile>
 Status SalvageLog(LogPlace<LogFile>& place, const log::NamedLog& named, D& db, SalvageReport& report, SalvagedState* state) {
   Status failed;
@@ -231,8 +234,8 @@ Status SalvageLog(LogPlace<LogFile>& place, const log::NamedLog& named, D& db, S
   return absl::OkStatus();
 }
 
-// Salvages into a new database, which is still open. `is_table`: the file has to be a table, whose records
-// table/salvage_table.h puts in order, and else may not be one.
+// Salvages into a new database, which stays open. With `is_table` the file must be a table, whose
+// records table/salvage_table.h repairs; without it the file must not be one.
 template <class D, File From, File To>
 StatusOr<std::unique_ptr<D>> SalvageOpen(const From& from, LogPlace<From>& log_place, To empty_file, bool is_table, SalvageReport& report) {
   using Source = SalvageSource<D, From>;
@@ -270,7 +273,7 @@ StatusOr<std::unique_ptr<D>> SalvageOpen(const From& from, LogPlace<From>& log_p
 }
 
 // Salvages the file at `from` into a new one at `to`: salvage(file, log place, empty file) returns the report.
-// The damaged file is read by position: an unreadable block of a map would end the process.
+// The damaged file is read by position, because an unreadable block of a map would end the process.
 template <class D, class SalvageT>
 StatusOr<SalvageReport> SalvageFile(const std::string& from, const std::string& to, const FileOptions& options, SalvageT&& salvage) {
   using To = typename SalvageSource<D, PositionalParallelFile>::Target;
@@ -287,7 +290,7 @@ StatusOr<SalvageReport> SalvageFile(const std::string& from, const std::string& 
       return Status(result.status().code(), absl::StrCat(from, ": ", result.status().message()));
     HAKO_RETURN_IF_ERROR(result.status());
     report = *std::move(result);
-    return RefuseExisting(to, "a salvage");  // one that was created meanwhile
+    return RefuseExisting(to, "a salvage");  // a file that was created meanwhile
   });
   HAKO_RETURN_IF_ERROR(salvaged);
   return *std::move(report);

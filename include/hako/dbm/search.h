@@ -2,7 +2,7 @@
 //
 //   HAKO_ASSIGN_OR_RETURN(const auto keys, Search(*db, SearchMode::kBegin, "lib", 100));
 //
-// KeyMatcher tests one key, for callers with their own scan.
+// KeyMatcher tests one key, for callers that scan by themselves.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +34,10 @@ std::optional<SearchMode> SearchModeOfName(std::string_view name);
 // Tests whether a key matches. Copies share the pattern. Thread-safe.
 class KeyMatcher {
  public:
-  // InvalidArgument if `mode` is kRegex and the pattern is not a valid regular expression.
+  // Returns InvalidArgument if `mode` is kRegex and the pattern is not a valid regular expression.
   static StatusOr<KeyMatcher> Make(SearchMode mode, std::string_view pattern);
 
-  // Always true for kEdit.
+  // Whether the key matches; always true for kEdit.
   bool operator()(std::string_view key) const;
 
  private:
@@ -46,19 +46,19 @@ class KeyMatcher {
   std::shared_ptr<const Pattern> pattern_;
 };
 
-// The edit distance (Levenshtein): the least number of insertions, removals and replacements of
-// characters that turn one string into the other. A character is a UTF-8 character, or a byte that
-// is part of none.
+// Returns the edit distance (Levenshtein): the least number of insertions, removals and
+// replacements of characters that turn one string into the other. A byte that is not part of a
+// UTF-8 character counts as one.
 std::size_t EditDistance(std::string_view a, std::string_view b);
 
-// Collects the keys nearest to a pattern among those shown. One thread.
+// Collects those of the shown keys that are nearest to a pattern. Not thread-safe.
 class NearestKeys {
  public:
   // Keeps up to `capacity` keys.
   NearestKeys(std::string_view pattern, std::size_t capacity) : pattern_(pattern), capacity_(capacity) {}
   // Considers a key.
   void Show(std::string_view key);
-  // Returns the keys, nearest first; equally near ones in bytewise order.
+  // Returns the keys, the nearest first; equally near keys are in bytewise order.
   std::vector<std::string> Take() &&;
 
  private:
@@ -68,8 +68,8 @@ class NearestKeys {
   std::vector<Found> heap_;  // the farthest at the front
 };
 
-// Returns up to `capacity` keys of the database (0 = all): those that match, in iterator order; for
-// kEdit the nearest ones. Every key that exists throughout is tested; writers are not stopped.
+// Returns up to `capacity` keys of the database (0 = all) that match, in the order of the iterator;
+// for kEdit, the nearest keys. Tests every key that exists throughout, without stopping writers.
 // Returns the error that stops the scan, or InvalidArgument for a wrong pattern.
 template <DBM D>
 StatusOr<std::vector<std::string>> Search(D& db, SearchMode mode, std::string_view pattern, std::size_t capacity = 0) {

@@ -62,8 +62,8 @@ class SnapshotPlace {
   const format::SnapshotEnd& end() const { return end_; }
   log::NamedLog log() const { return {end_.log.id, {end_.log.lsn, end_.log.sequence}, end_.log.secret}; }
 
-  // Where an end block was not completed, or is damaged; 0 = nowhere. Unless it is damage, the log
-  // beside the snapshot is the one that end() names, or has no update yet.
+  // The offset of an end block that is incomplete or damaged; 0 = there is none. If it is only
+  // incomplete, the log beside the snapshot is the one that end() names, or has no update yet.
   std::uint64_t incomplete_end() const { return has_incomplete_end_ ? offset_ : 0; }
 
   // Calls Status visit(key, value) for each record, up to its first error. An empty file has none.

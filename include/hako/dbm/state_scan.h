@@ -1,6 +1,6 @@
-// The scan of all records of a database as they are at one moment, beside writers: what
-// EngineOperations::ProcessState shows. A hash table has hash::BucketCapture; this is the one of trees and
-// arrays, over their iterators.
+// The scan of trees and arrays, over their iterators, for EngineOperations::ProcessState: it shows
+// all records as they are at one moment, beside writers. hash::BucketCapture is the scan of a hash
+// table.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace hako {
 
-// Capture: a sync::RangeCapture that the engine was given when the moment was (BeginCapture). Iterator
+// Capture is the sync::RangeCapture that the engine got at that moment (BeginCapture). Iterator
 // shows values in their stored form.
 template <class Iterator, class Capture>
 class RangeStateScan {
@@ -24,7 +24,8 @@ class RangeStateScan {
 
   Capture& capture() { return capture_; }
 
-  // Moves to the next record; false at the end. After DataLoss, SkipDamage may be called.
+  // Moves to the next record. Returns false at the end. After DataLoss the caller may call
+  // SkipDamage.
   StatusOr<bool> Next() {
     if (at_ < due_.size()) ++at_;
     for (;;) {
@@ -42,7 +43,7 @@ class RangeStateScan {
       return due_[at_].key;
   }
   std::string_view value() const { return at_ < due_.size() ? std::string_view(due_[at_].value) : it_.value(); }
-  // Makes the next Next continue behind the damage that failed the last one.
+  // Makes the next call of Next continue behind the damage at which the last one failed.
   bool SkipDamage() {
     if (capture_.SkipDamage()) return has_moved_ = true;
     return has_moved_ = it_.SkipDamage();
@@ -77,10 +78,10 @@ class RangeStateScan {
 
   Capture capture_;
   Iterator it_;
-  std::vector<typename Capture::Record> due_;  // captured: they come before the record of it_
-  std::size_t at_ = 0;                         // in due_; behind its end, that record is shown
-  RecordKey number_;                           // of a captured record of an array
-  bool is_next_ = false;                       // that record comes next
+  std::vector<typename Capture::Record> due_;  // captured records, which come before the record of it_
+  std::size_t at_ = 0;                         // position in due_; at its end the record of it_ is next
+  RecordKey number_;                           // key of a captured record of an array
+  bool is_next_ = false;                       // whether the record of it_ belongs to the moment
   bool is_begun_ = false, has_moved_ = false, is_at_end_ = false;
 };
 

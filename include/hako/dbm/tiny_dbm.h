@@ -1,46 +1,48 @@
-// TinyDBM: a hash table in memory, on the bucket engine that HashDBM uses too. A record of 8 + 8
-// bytes takes about 30 bytes.
+// TinyDBM: a hash table in memory, on the same bucket engine as HashDBM. A record of 8 + 8 bytes
+// takes about 30 bytes.
 //
 // Durability: opened without a path, the database is in memory only, except for the snapshots that
-// Save writes. Opened with a path, it begins with the snapshot there, and what a crash leaves depends
-// on TinyOptions::durability:
+// Save writes. Opened with a path, the database begins with the snapshot there. What a crash leaves
+// depends on TinyOptions::durability:
 //   kNone     exactly the last snapshot: of a hard Synchronize, or Close
 //   kProcess  after the death of the process every update; after a power cut the updates up to one
 //             of them, at least those before the last snapshot or WaitDurable
 //   kPower    every update that has returned
 // The last two keep a log of the updates since the last snapshot in a file beside it, PATH-log, as
-// the databases in files do: see dbm/tree_dbm.h. kProcess is the default, as it is there: an open
-// database loses nothing if its program dies, at the price of a copy of each update to the page cache.
-// Snapshots are also written by a background thread, beside readers and writers, once the log has
-// TinyOptions::log_bytes. With kNone a snapshot is the state of one moment, too (ProcessState in dbm/dbm.h).
+// databases in files do (dbm/tree_dbm.h). kProcess is the default: an open database loses nothing
+// if its program dies, at the price of copying each update to the page cache. Snapshots are also
+// written by a background thread, beside readers and writers, once the log has
+// TinyOptions::log_bytes. With kNone a snapshot is the state of one moment (ProcessState in
+// dbm/dbm.h).
 //
 // A ProcessMulti survives a crash as a whole or not at all. Save writes a temporary file, syncs it and
 // renames it over the target, so a crash or an error leaves the old file unchanged. Load refuses a
 // snapshot that does not validate and then changes nothing.
 //
-// Limits: keys below 1 GiB, values below 4 GiB, memory up to TinyOptions::align_pow allows.
+// Limits: keys below 1 GiB, values below 4 GiB, as much memory as TinyOptions::align_pow allows.
 // Exceeding one is an error before anything changes.
 //
 // As a cache: with TinyOptions::capacity_bytes or capacity_records an update that would exceed the
-// limit evicts records that were not used lately (hash/record_limit.h has the policy). capacity_bytes
-// is for everything: keys, values, buckets, free space, tables; up to 128 KiB and 2 % of it stay
-// unused. A record may take a quarter of it, with its block, which is up to an eighth larger than the
-// record. A batch may take half of it. Larger ones are OutOfRange, and nothing is evicted. A batch is
-// refused with ResourceExhausted, after some records may have been evicted, if no room can be made for
-// it: the old values of its keys stay until it is done, and other threads may have records and free
-// blocks in use everywhere.
+// limit evicts records that were not used lately (hash/record_limit.h has the policy).
+// capacity_bytes includes everything: keys, values, buckets, free space, tables; up to 128 KiB and
+// 2 % of it stay unused. The block of a record, which is up to an eighth larger than the record,
+// may take a quarter of it, and a batch half of it. Larger ones are OutOfRange, and evict nothing.
+// If no room can be made for a batch, it is refused with ResourceExhausted, after some records may
+// have been evicted: the old values of its keys stay until it is done, and other threads may use
+// records and free blocks everywhere.
 //
-// A record above 4 KiB needs contiguous memory. If there is none, one part of the memory is emptied,
-// of the record's size, at least of a 64th of the limit or of 512 KiB: the part whose records were used
-// least. Of its small records those that were used are moved elsewhere, up to a quarter of the part. The
-// large values that were set last, up to a quarter of the limit, are spared where possible. Writers wait
-// meanwhile: 10 to 20 ms with records of 100 bytes, and longer the larger the new record is.
+// A record above 4 KiB needs contiguous memory. If there is none, the database empties the part of
+// the memory whose records were used least. The part has the size of the record, but at least a
+// 64th of the limit or 512 KiB. Small records in it that were used are moved elsewhere, up to a
+// quarter of the part. The large values that were set last, up to a quarter of the limit, are
+// spared if possible. Writers wait meanwhile, for 10 to 20 ms with records of 100 bytes, and longer
+// for larger new records.
 //
-// With n threads there are at most 8 n records more below capacity_records than the hundredth that may
-// be free. An insertion does not evict the record that it inserts; one that many threads make at the
-// same time may. An evicted record is removed as by Remove, also from the log, so it stays absent
-// after a crash. Opening a file with more records than the limit evicts, and writes a snapshot then.
-// Get, Set and Process use a record; iterations do not.
+// With n threads the number of records is below capacity_records by at most a hundredth and 8 n. An
+// insertion does not evict the record that it inserts, unless many threads insert at the same time.
+// An eviction is a logged removal, so the record stays absent after a crash. Opening a file with
+// more records than the limit evicts some, and writes a snapshot then. Get, Set and Process count
+// as uses of a record; iterations do not.
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -117,7 +119,7 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
   // Opens the database with the snapshot at `path` and the log beside it, or an empty one if there is
   // no file, and holds the file locked. InvalidArgument for an option out of range or another type of
   // file, Unavailable if another holder has the file open, DataLoss if snapshot or log do not validate,
-  // or the log is missing. Opened read-only, it has the updates of the log in memory.
+  // or the log is missing. A read-only database makes the updates of the log in memory.
   template <std::convertible_to<std::string> Path>  // no braces: those are options
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const Path& path, const TinyOptions& options = {},
                                                  const FileOptions& file_options = {}) requires ReplaceableFile<FileT> HAKO_TRY {
@@ -125,7 +127,7 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
                           [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
   }
   HAKO_OR_NO_MEMORY
-  // The same with this log in place of the one beside it.
+  // The same with this log instead of the one beside the snapshot.
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const std::string& path, LogPlace<log::LogFileOf<FileT>> log,
                                                  const TinyOptions& options) requires ReplaceableFile<FileT> HAKO_TRY {
     return Memory::OpenAt(path, options, {}, [&](auto place, auto) { return Make(options, std::move(place), std::move(log), options); });
@@ -135,9 +137,10 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
   // Closes the database if the application has not.
   ~TinyDBM();
 
-  // Operations::Append, but in place where the block has room. A value that grows by small pieces
-  // is copied about eight times while its size doubles, so on average an Append costs time
-  // proportional to its piece. With a path it is Operations::Append: a log has whole values.
+  // As Operations::Append, but appends in place if the block has room. A value that grows by small
+  // pieces is copied about eight times while its size doubles, so on average an Append takes time
+  // proportional to its piece. A database with a path uses Operations::Append, because the log has
+  // whole values.
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) HAKO_TRY {
     if (this->HasAfterUpdate()) return Operations<TinyDBM>::Append(key, value, delimiter);
     if (key.size() > Base::kKeySizeMax) return this->RefuseKey(key);
@@ -148,7 +151,7 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
   }
   HAKO_OR_NO_MEMORY
 
-  // Removes all records. Stops writers meanwhile. The memory is kept for new records.
+  // Removes all records. Stops writers meanwhile. Keeps the memory for new records.
   Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
     const sync::NoHolds no_holds(space_->gate());
@@ -212,7 +215,7 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
       dbm->space_->limit()->SetWriters(
           {dbm.get(), [](void* self, hash::RecordLimit::WriterVisitor visit) { static_cast<TinyDBM*>(self)->writers_.ForEach(visit); }});
     }
-    // An eighth of the memory, at most, is for buckets that may stay empty.
+    // At most an eighth of the memory is for buckets, which may stay empty.
     const std::uint64_t most = capacity.bytes != 0 ? capacity.bytes / 64 : options.num_records;
     HAKO_RETURN_IF_ERROR(dbm->index().Create(std::min(options.num_records, most)));
     return dbm;
@@ -243,7 +246,7 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
 template <File FileT>
 TinyDBM<FileT>::~TinyDBM() {
   (void)this->Close();
-  if (writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
+  if (writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // the log of the space belongs to the parent process
 }
 
 namespace internal {

@@ -1,4 +1,4 @@
-// Import and Export: the records of a database from and to text, as streams, in the formats of
+// Import and Export: read and write the records of a database as streams of text, in the formats of
 // text/record_text.h.
 //
 //   std::ifstream in("packages.tsv");
@@ -6,8 +6,8 @@
 //
 // Both run beside other users of the database. Export writes the records as they are at one moment
 // (ProcessState in dbm/dbm.h). Records that Import has set stay in the database when it stops: at the end, at a
-// malformed line or by request. It does not synchronize; the caller decides whether they must
-// survive a power cut.
+// malformed line or by request. Import does not synchronize; the caller decides whether the records
+// must survive a power cut.
 #pragma once
 
 #include <algorithm>
@@ -50,9 +50,10 @@ inline TextSink SinkOf(std::ostream& stream) {
 
 // The progress of a transfer.
 struct TransferProgress {
-  std::uint64_t num_records = 0;  // set or written
-  std::uint64_t num_bytes = 0;    // of text
-  // Export: records whose time the text does not have, as it is a dump, or TSV without times.
+  std::uint64_t num_records = 0;  // records that were set or written
+  std::uint64_t num_bytes = 0;    // bytes of text
+  // Export: the number of records whose time is lost, because the text is a dump, or TSV without
+  // times.
   std::uint64_t num_times_lost = 0;
 };
 
@@ -62,19 +63,19 @@ struct TransferOptions {
   TsvOptions tsv = {};                            // escapes, and the times of records
   std::uint64_t line_max = LineReader::kLineMax;  // Import: bytes; a longer line is an error
   DumpOptions dump = {};                          // Export
-  // Export: if given, damage does not end the transfer. It is called with each damage, which is
-  // left out.
+  // Export: if given, damage does not end the transfer. Damaged records are left out, and each
+  // damage is passed to this function.
   OwnedFunction<void(const Status&)> on_damage = {};
-  // Called after every 256 records. An error, such as Cancelled, ends the transfer and is its
-  // result.
+  // Called after every 256 records. If it returns an error, such as Cancelled, the transfer ends
+  // with it.
   std::function<Status(const TransferProgress&)> progress = {};
 };
 
 // The extent of a transfer and the error that ended it. At most one of `text` and `database` is an
 // error.
 struct TransferResult : TransferProgress {
-  Status text;      // reading, writing or parsing the text; an error of a callback
-  Status database;  // of a Set or of the iterator
+  Status text;      // the error of reading, writing or parsing the text, or of a callback
+  Status database;  // the error of a Set or of the iterator
   // The first error of the two.
   Status status() const { return text.ok() ? database : text; }
 };
@@ -111,7 +112,8 @@ TransferResult Import(D& db, TextSource source, const TransferOptions& options =
   }
 }
 
-// Writes every record. An incomplete dump lacks its end line, so that readers notice.
+// Writes every record. An incomplete dump lacks its end line, so readers notice that it is
+// incomplete.
 template <DBM D>
 TransferResult Export(D& db, TextSink sink, const TransferOptions& options = {}) {
   constexpr std::size_t kBlockSize = 64 << 10;

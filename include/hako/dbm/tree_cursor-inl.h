@@ -26,7 +26,7 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusive) HAKO_TRY {
   jumps_briefly_ = false;
-  bound_.assign(key);  // it may be a view of key() or value()
+  bound_.assign(key);  // copied first, because `key` may be a view of key() or value()
   if (!Load(tree::Seek::kAt, bound_)) return Fail(tree::Seek::kAt, false);
   const auto place = page_.FindByCall(bound_);
   at_ = place.index + (place.found && !inclusive ? 1 : 0);
@@ -43,7 +43,8 @@ void TreeCursor<D, Tree, Compare>::JumpBriefly(std::string_view key) HAKO_TRY {
 }
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
-// From the current slot on by steps that double, then by halves: most jumps are short.
+// Searches from the current slot on in steps that double, then by halves, because most jumps are
+// short.
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
   HAKO_DCHECK(Valid());
@@ -130,7 +131,7 @@ bool TreeCursor<D, Tree, Compare>::SkipDamage() {
     return true;
   }
   const bool has_bound = *failed_ == tree::Seek::kAt || *failed_ == tree::Seek::kBefore;
-  if (has_bound) {  // damaged pages must not lead back: the scan must end
+  if (has_bound) {  // damaged pages must not lead backwards, or the scan might not end
     const int order = Compare::Compare(**fence, bound_);
     const bool goes_on = failed_downwards_ ? order < 0 || (order == 0 && *failed_ == tree::Seek::kAt) : order > 0;
     if (!goes_on) return false;

@@ -6,14 +6,14 @@
 //   - A record that exists from the first move to the last is visited exactly once, in order.
 //   - A record that another thread adds or removes meanwhile, in the direction of the iterator, may
 //     be visited or not.
-//   - Changes by the iterator's own thread before a move are visible to it, by whichever call and
-//     whatever has become of the leaf: an added record is visited, a removed one is not, and a new
+//   - A move sees all earlier changes by the iterator's own thread, whichever call made them and
+//     whatever happened to the leaf: an added record is visited, a removed one is not, and a new
 //     value is shown.
 //   - key() and value() stay unchanged until the next move, even after Set and Remove.
-// To this end each move checks whether the leaf has changed since it was copied, and if so copies
-// it again. A leaf that another thread has locked at that moment, or that was evicted, has not changed
-// by that. One thread; the database must outlive the iterator. It may be moved: key() and value()
-// lie on the heap.
+// For this purpose each move checks whether the leaf has changed since it was copied, and if so
+// copies it again. A leaf that another thread has just locked, or that was evicted, need not have
+// changed. Not thread-safe; the database must outlive the iterator. A moved iterator keeps its
+// key() and value(), which lie on the heap.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ template <class D, class Tree, Comparator Compare>
 class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   using View = typename Tree::View;
   static constexpr std::size_t kAheadMax = 512;  // bytes per record
-  static constexpr unsigned kMovesInPlace = 2;   // of a leaf, before it is copied
+  static constexpr unsigned kMovesInPlace = 2;   // moves in a leaf before it is copied
 
  public:
   // Call MakeIterator of the database instead.
@@ -61,13 +61,15 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void Jump(std::string_view key) { JumpUpper(key, true); }
   // Moves to the first record after `key`, or at `key` if inclusive.
   void JumpUpper(std::string_view key, bool inclusive = false);
-  // As Jump, where few moves follow: the first of them, by Next and JumpAhead, read the leaf in place, and it
-  // is not copied before there are more. For many moves Jump is faster, as a copy loads the leaf's lines together.
+  // As Jump, for a caller that makes few moves after it: the first calls of Next and JumpAhead read
+  // the leaf in place, and only later ones copy it. For many moves Jump is faster, because a copy
+  // loads the cache lines of the leaf together.
   void JumpBriefly(std::string_view key);
-  // As the jump before it, to a key that is not before the current record; faster where both are in one leaf.
+  // As the last jump, to a key that is not before the current record. Faster if both are in one
+  // leaf.
   // REQUIRES: Valid()
   void JumpAhead(std::string_view key);
-  // About how many records from the current one on are below `key`. REQUIRES: Valid()
+  // Returns about how many records from the current one on are below `key`. REQUIRES: Valid()
   std::uint64_t CountAbout(std::string_view key) const {
     HAKO_DCHECK(Valid());
     return tree_->CountAbout(key_, key);
@@ -75,7 +77,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // Moves to the last record before `key`, or at `key` if inclusive (RocksDB's SeekForPrev).
   void JumpLower(std::string_view key, bool inclusive = false);
 
-  // Moves to the next or the previous record; where there is none to move from, does nothing.
+  // Moves to the next or the previous record. Does nothing if the cursor is at no record.
   void Next();
   void Previous();
 
@@ -93,16 +95,16 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     HAKO_DCHECK(Valid());
     return time_;
   }
-  // OK at the end; otherwise the error that stopped the iterator.
+  // Returns OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
-  // If status() is DataLoss: continues behind the damaged value or pages in the direction of the
-  // last move, where the next damage may be. False if there is nothing to skip.
+  // After DataLoss: continues behind the damaged value or pages, in the direction of the last move;
+  // more damage may follow there. Returns false if there is nothing to skip.
   bool SkipDamage();
-  // The database that it shows.
+  // The database of the cursor.
   D& database() { return *database_; }
 
  private:
-  // Whether no later leaf than the copied one can have the key.
+  // Whether the key is below the end of the copied leaf, so that no later leaf can have it.
   bool IsBelowLeafEnd(std::string_view key) const {
     const format::PageTail tail = page_.tail();
     return (tail.edges & format::PageTail::kNoHigh) != 0 || Compare::Compare(key, page_.high(tail)) < 0;
@@ -125,8 +127,9 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     sync::LoadShared(Room(page_.prefix_size()), page_.prefix().data(), page_.prefix_size());
     return true;
   }
-  // Shows the record at or after bound_ in its leaf in place. False if the leaf must be copied instead, as a
-  // writer interferes or as only its fences tell whether it has the key.
+  // Shows the record at or after bound_ in place in its leaf. Returns false if the leaf must be
+  // copied instead, because a writer interferes or only the fences tell whether the leaf has the
+  // key.
   bool JumpInPlace() {
     if (!View::kBytewise || expiry_ != nullptr) return false;
     if (!Load(tree::Seek::kAt, bound_, false, true)) return false;
@@ -135,7 +138,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     moves_in_place_ = 0;
     return (at_ > 0 || place.found) && TakeInPlace();
   }
-  // Shows slot at_ of a leaf in place. False if it can not, or not for sure; key() is lost then.
+  // Shows slot at_ of a leaf in place. If it cannot do so reliably, returns false, and key() is
+  // lost.
   [[gnu::noinline]] bool TakeInPlace() {
     if (at_ >= page_.count()) return false;
     const char* const cell = page_.cell(at_);
@@ -150,14 +154,15 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     return valid_;
   }
   void JumpFar(std::string_view key) { jumps_briefly_ ? JumpBriefly(key) : JumpUpper(key, true); }
-  // Ends the time of the present leaf in place.
+  // Ends the reads in place of the present leaf, and copies it.
   bool CopyFromPlace() {
     const bool good = copy_.CopyFromPlace();
     page_ = copy_.view();
     LookAhead(page_.count() - at_);
     return good;
   }
-  // Moves to slot at_ of a leaf in place. False if the leaf was copied, or must be loaded again.
+  // Moves to slot at_ of a leaf in place. Returns false if the leaf was copied, or must be loaded
+  // again.
   [[gnu::noinline]] bool NextInPlace() {
     if (++moves_in_place_ > kMovesInPlace || at_ >= page_.count()) {
       (void)CopyFromPlace();
@@ -181,8 +186,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     return true;
   }
 
-  // Prepares to prefetch the neighbour leaf, which is needed after this many records: each of them
-  // prefetches a part.
+  // Prepares to prefetch the neighbour leaf, which is needed after this many records: the move to
+  // each of these prefetches a part.
   void LookAhead(unsigned records) {
     ahead_ = copy_.neighbour.base;
     ahead_step_ = records == 0 ? 0 : std::min<std::size_t>(copy_.neighbour.size / records, kAheadMax);
@@ -199,7 +204,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
       if (!status_.ok()) return Fail(std::nullopt, false);
     }
   }
-  // Copies the leaf behind the copied one. False at the end of the tree, or after an error.
+  // Copies the leaf behind the copied one. Returns false at the end of the tree, or after an error.
   [[gnu::noinline]] bool LoadNextLeaf() {
     const format::PageTail tail = page_.tail();
     if ((tail.edges & format::PageTail::kNoHigh) != 0) return End(), false;
@@ -227,7 +232,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     }
   }
 
-  // Shows slot at_. False if its long value could not be read or its record is gone.
+  // Shows slot at_. Returns false if its long value could not be read or its record is gone.
   HAKO_INLINE bool Take() {
     for (std::size_t i = 0; i < ahead_step_; i += 64) Prefetch(ahead_ + i);
     ahead_ += ahead_step_;
@@ -250,7 +255,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
       TakeLive();
     return valid_;
   }
-  // Gives value_ its live form, or makes the record one that is not shown.
+  // Converts value_ to its live form, or makes sure that an expired record is not shown.
   [[gnu::noinline]] void TakeLive() {
     if (!valid_) return;
     const std::optional<Expiry::Record> record = Expiry::Split(value_);
@@ -267,7 +272,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
       key_bytes_.resize(2 * size + 64);
     return key_bytes_.data();
   }
-  // At the end of the tree, as the copy has it: the database may have been closed since.
+  // Ends the scan: the copied leaf was the last one. Checks whether the database was closed since.
   void End() { EndFor(database_->CheckReads()); }
   [[gnu::cold]] void EndFor(Status status) {
     has_moved_ = true;
@@ -275,7 +280,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     valid_ = false;
     at_ = 0;
   }
-  // Records that the leaf sought could not be read, or, without a seek, the long value of slot at_.
+  // Registers that a seek could not read its leaf or, without a seek, that the long value of slot
+  // at_ could not be read.
   [[gnu::cold]] void Fail(std::optional<tree::Seek> seek, bool downwards) {
     valid_ = false;
     failed_ = seek;
@@ -284,8 +290,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
 
   D* database_;
   Tree* tree_;
-  const Expiry* expiry_;                 // nullptr: values are shown as they are stored
-  std::uint64_t time_ = Expiry::kNever;  // of the current record
+  const Expiry* expiry_;                 // nullptr = shows values in their stored form
+  std::uint64_t time_ = Expiry::kNever;  // expiry time of the current record
   typename Tree::Copy copy_;
   View page_;
   unsigned at_ = 0;

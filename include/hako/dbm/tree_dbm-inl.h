@@ -8,7 +8,7 @@ namespace hako {
 template <File FileT, Comparator Compare, PageCodec Codec>
 TreeDBM<FileT, Compare, Codec>::~TreeDBM() {
   (void)this->Close();
-  if (this->writers_.IsInherited()) (void)space_.release();  // its threads and locks belong to the parent process
+  if (this->writers_.IsInherited()) (void)space_.release();  // the threads and locks of the space belong to the parent process
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>

@@ -1,9 +1,9 @@
-// TreeDBM: a B+ tree in a file, on the page engine that BabyDBM uses too.
+// TreeDBM: a B+ tree in a file, on the same page engine as BabyDBM.
 //
-// Records are ordered by Compare, whose name is stored in the file; a file of another order is
-// refused. Recently used pages are cached in memory, up to TreeOptions::cache_bytes
-// (tree/buffer_pool.h). A record of 8 + 8 bytes loaded in order takes about 17 bytes of the file,
-// less if Codec compresses pages (base/page_codec.h).
+// Records are ordered by Compare. The file stores its name, and Open refuses a file of another
+// order. Recently used pages are cached in memory, up to TreeOptions::cache_bytes
+// (tree/buffer_pool.h). A record of 8 + 8 bytes that is loaded in order takes about 17 bytes of the
+// file, or less if Codec compresses pages (base/page_codec.h).
 //
 // Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB.
 //
@@ -15,10 +15,10 @@
 //             of them, at least those before the last checkpoint or WaitDurable
 //   kPower    every update that has returned
 // The last two keep a log of the updates since the last checkpoint in a file beside the database,
-// PATH-log, which Open replays after a crash and Close removes. While it exists the two files belong
-// together: to move, copy or remove the database, do so with both, or after Close. A database whose
-// log is missing is refused (DataLoss). An update that returned an error of WaitDurable was made, and
-// may not survive.
+// PATH-log, which Open replays after a crash and Close removes. While it exists the two files
+// belong together: move, copy or remove both, or do so after Close. A database whose log is missing
+// is refused (DataLoss). An update that returned an error of WaitDurable was made, but may not
+// survive.
 //
 // A damaged page is refused with DataLoss, and so is a file with a damaged superblock. Salvage
 // (dbm/salvage.h) writes the undamaged records of such a file into a new database.
@@ -28,9 +28,9 @@
 //
 // Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers;
 // checkpoints also run during the other three. A visitor runs with its leaf locked. Values longer
-// than a quarter page are copied, read and written with nothing locked, and read again if replaced
-// meanwhile; a visitor that only reads such a value sees a copy, with nothing locked. ProcessMulti
-// keeps the long values of its keys in memory until it returns.
+// than a quarter page are copied, read and written with nothing locked. If such a value is replaced
+// during a read, it is read again. A visitor that only reads such a value sees a copy, with nothing
+// locked. ProcessMulti keeps the long values of its keys in memory until it returns.
 #pragma once
 
 #include <atomic>
@@ -101,18 +101,20 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
  public:
   using typename Home::LogFile;
 
-  // Opens the file at `path`, and its log beside it; then as Open of a file. Errors name the path. An
-  // error leaves no file that was not there, and nothing changed that a later Open would notice.
+  // Opens the file at `path`, and the log beside it; see Open of a file below. Errors name the
+  // path. An Open that fails leaves no new file, and changes nothing that a later Open would
+  // notice.
   static StatusOr<std::unique_ptr<TreeDBM>> Open(const std::string& path, const TreeOptions& options = {},
                                                  const FileOptions& file_options = {}) requires PathFile<FileT>;
-  // Opens the database in `file`, without a log, creating one if the file is empty. Options that are fixed at
-  // creation are ignored for an existing database. InvalidArgument for an option out of range,
-  // another type of file, another comparator or codec; Unavailable if another holder has the file
-  // open; DataLoss if it does not validate.
+  // Opens the database in `file` without a log, and creates one if the file is empty. Options that
+  // are fixed at creation are ignored for an existing database. Returns InvalidArgument for an
+  // option out of range, another type of file, another comparator or codec; Unavailable if another
+  // holder has the file open; DataLoss if the file does not validate.
   static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(), options);
   }
-  // The same with a log: an empty file, or the log of this database. DataLoss if it lacks updates.
+  // The same with a log, which is an empty file or the log of this database. Returns DataLoss if it
+  // lacks updates.
   static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogFile log, const TreeOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
   }
@@ -121,7 +123,7 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
   // Closes the database if the application has not.
   ~TreeDBM();
 
-  // PoolHome::Verify, and that each value has its time if records may expire.
+  // As PoolHome::Verify; also checks that each value has its time if records may expire.
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(Home::Verify());
     return this->VerifyTimes();

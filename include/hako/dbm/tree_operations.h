@@ -83,24 +83,25 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
 
   // Returns a cursor: see dbm/tree_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), tree(), this->expiry()); }
-  // The same for copies of the database: expired records too, and values in their stored form.
+  // The same for copies of the database: shows expired records, too, and values in their stored
+  // form.
   Iterator MakeStoredIterator() { return Iterator(static_cast<D&>(*this), tree(), nullptr); }
 
   // See dbm/write_batch.h.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : tree().applied_index(); }
 
-  // The number of records; exact while no update runs.
+  // Returns the number of records, which is exact while no update runs.
   std::uint64_t Count() const final { return this->IsClosed() ? 0 : tree().Count(this->ForEachWriter()); }
 
-  // The work of CountRange and RemoveRange (dbm/ordered_operations.h), which check the bounds.
+  // CountRange and RemoveRange (dbm/ordered_operations.h) check the bounds and call these.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckReads());
     if (this->expiry_ != nullptr) return CountLive(from, to);
     return tree().CountRange({from, to});
   }
   HAKO_OR_NO_MEMORY
-  // See CountKeys. Pages of records are removed without a look at the values, so those that have not
-  // expired are counted before.
+  // See CountKeys. Whole pages are removed without reading their values, so the records that have
+  // not expired are counted first.
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckReads());
     WriterState* writer = writers_.Mine();
@@ -136,7 +137,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   HAKO_INLINE Status FetchStored(std::string_view key, S& sink) {
     return tree().template Fetch<true>(writers_, key, sink);
   }
-  // CountKeys of the records that have not expired.
+  // As CountKeys, for the records that have not expired.
   StatusOr<std::uint64_t> CountLive(std::string_view from, std::optional<std::string_view> to);
   template <class ActionT, class V>
   HAKO_INLINE Status ProcessIn(WriterState& writer, std::string_view key, V&& visitor) {
@@ -190,8 +191,8 @@ Status TreeOperations<D, Space, Compare>::ProcessEach(EachRef visitor) HAKO_TRY 
 }
 HAKO_OR_NO_MEMORY
 
-// Scans each part of the key range in one thread: before the first bound, between bounds, after the
-// last.
+// Scans each part of the key range in its own thread: before the first bound, between two bounds,
+// after the last.
 template <class D, class Space, Comparator Compare>
 Status TreeOperations<D, Space, Compare>::ProcessEachParallel(unsigned num_threads, EachRef visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckReads());

@@ -8,8 +8,8 @@
 //   Status written = db.Write(batch);
 //
 // All conditions are compared with the state before the batch; if one fails, Write returns Aborted.
-// Then the operations take effect in their order: the last one on a key counts, and RemoveRange also
-// removes what earlier operations of the batch have set.
+// Then the operations take effect in order: the last one on a key counts, and RemoveRange also
+// removes records that earlier operations of the batch have set.
 //
 // The applied index is a number of the application that the database keeps beside the records, such
 // as the index of the last entry of a replicated log that was carried out. Each batch that has one
@@ -53,8 +53,9 @@ class WriteBatch {
   static constexpr std::size_t kSizeMax = std::size_t{1} << 20;
   static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
 
-  // Stores a record, replacing an existing value. It never expires, or at this time, in milliseconds
-  // since 1970 (dbm/expiry.h). Write returns FailedPrecondition if the database keeps no times.
+  // Stores a record, replacing an existing value. The record expires at `expire_at`, in
+  // milliseconds since 1970, or never (dbm/expiry.h). Write returns FailedPrecondition if the
+  // database keeps no times.
   void Set(std::string_view key, std::string_view value) { Add(&operations_, Kind::kSet, key, value); }
   void Set(std::string_view key, std::string_view value, std::uint64_t expire_at);
   // Removes a record, if there is one.
@@ -65,19 +66,19 @@ class WriteBatch {
   }
   // Adds a condition on the record before the batch. Its value is copied.
   void Expect(std::string_view key, const hako::Expect& expected);
-  // Has the database keep this number with the changes; the last call counts.
+  // Makes Write store this number as the applied index. The last call counts.
   void SetAppliedIndex(std::uint64_t index) { applied_index_ = index; }
 
   // Removes all operations and conditions, the applied index and the error. Keeps the memory.
   void Clear();
 
-  // Operations and conditions, and the bytes of their keys and values.
+  // The number of operations and conditions, and the bytes of their keys and values.
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return bytes_.size(); }
-  // Whether writing it changes and checks nothing.
+  // Whether Write would change and check nothing.
   bool IsEmpty() const { return size() == 0 && !applied_index_; }
-  // OK, or why an operation could not be added: OutOfRange beyond a limit, ResourceExhausted without
-  // memory.
+  // Returns OK, or why an operation could not be added: OutOfRange beyond a limit,
+  // ResourceExhausted if memory ran out.
   const Status& status() const { return status_; }
 
  private:
@@ -85,7 +86,7 @@ class WriteBatch {
   enum class Kind : std::uint8_t { kSet, kRemove, kRemoveRange, kRemoveFrom, kAbsent, kAny, kValue };
   struct Operation {
     std::uint32_t begin, key_size, value_size;  // key and value in bytes_, back to back
-    std::uint32_t before;                       // number of operations_ before it
+    std::uint32_t before;                       // number of operations_ before this entry
     Kind kind;
   };
   using Operations = std::vector<Operation>;
@@ -102,28 +103,28 @@ class WriteBatch {
   Operations operations_;  // Set and Remove
   Operations ranges_, conditions_;
   std::optional<std::uint64_t> applied_index_;
-  std::vector<std::uint64_t> times_;  // when the records of operations_ expire; one that it lacks: never
+  std::vector<std::uint64_t> times_;  // when the records of operations_ expire; a record beyond its end never does
   Status status_;
 };
 
 namespace internal {
 
-// A batch as the arguments of ProcessMulti: the keys of its conditions, then those of its
-// operations. The ranges are removed before the operations take effect, so an operation that a later
-// range removes again becomes a Remove.
+// The arguments of ProcessMulti for a batch: the keys of its conditions, then those of its
+// operations. Ranges are removed before the operations take effect, so an operation that a later
+// range would undo becomes a Remove.
 class BatchCall {
  public:
-  // Negative if the first key is below the second.
+  // Returns a negative number if the first key is below the second.
   using Order = int (*)(std::string_view, std::string_view);
 
   explicit BatchCall(const WriteBatch& batch) : batch_(batch) {}
-  // Whether it is one update of one record.
+  // Whether the batch is one update of one record.
   bool IsSingle() const { return batch_.operations_.size() == 1 && batch_.size() == 1 && !batch_.applied_index_ && batch_.status_.ok(); }
 
   // Whether an operation sets a record that expires.
   bool HasTimes() const { return !batch_.times_.empty(); }
 
-  // `order`: of the database's keys; nullptr if it is not ordered.
+  // `order` is the order of the database's keys; nullptr if it is not ordered.
   Status Prepare(Order order);
   std::span<const std::string_view> keys() const { return keys_; }
   MultiExtras extras() const { return {batch_.applied_index_, ranges_, batch_.conditions_.size()}; }
@@ -144,7 +145,7 @@ class BatchCall {
   const WriteBatch& batch_;
   absl::InlinedVector<std::string_view, 16> keys_;
   std::vector<KeyRange> ranges_;  // ascending and disjoint
-  std::vector<bool> is_removed_;  // by operation, whether a later range removes its key; empty: none
+  std::vector<bool> is_removed_;  // for each operation, whether a later range removes its key; empty = none does
 };
 
 }  // namespace internal
