@@ -4,7 +4,7 @@
 // Layers. A folder includes only folders below it; hash/ does not include tree/ or array/.
 //   table/    rows of named columns, indices, queries, over a tree        namespace hako, hako::table
 //   dbm/      the databases and their operations; programs include these  namespace hako
-//   array/    the array of numbered records, on the spaces of the tree  hako::array
+//   array/    the array of numbered records, on the spaces of the tree    hako::array
 //   hash/     the hash table and its spaces, in memory and in a file      hako::hash
 //   tree/     the B+ tree and its spaces, in memory and in a file         hako::tree
 //   log/      the record log: updates in order, group commit              hako::log
@@ -24,7 +24,7 @@
 //   tree/page_tree.h       tree/page_space.h    tree/page_arena.h    tree/buffer_pool.h
 //                                               = dbm/baby_dbm.h     on tree/page_store.h
 //                                                                    = dbm/tree_dbm.h
-//   array/page_array.h     tree/page_space.h    as the tree           as the tree
+//   array/page_array.h     tree/page_space.h    as the tree          as the tree
 //                                               = dbm/memory_array_dbm.h
 //                                                                    = dbm/array_dbm.h
 //

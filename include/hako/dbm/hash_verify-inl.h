@@ -86,8 +86,8 @@ StatusOr<ScrubProgress> HashDBM<FileT>::Scrub(const ScrubOptions& options) HAKO_
 }
 HAKO_OR_NO_MEMORY
 
-// Checks the superblock slots. A database that is open for writing has written both. Of one that is
-// read-only only the newer slot counts, because a crash may have torn the other.
+// Checks the superblock slots. A database that is open for writing has written both. Of a read-only
+// one only the newer slot counts, because a crash may have torn the other.
 template <File FileT>
 void HashDBM<FileT>::ScrubSuperBlocks(ScrubProgress* progress) {
   using Kind = SalvageReport::Kind;
