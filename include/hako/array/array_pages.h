@@ -1,5 +1,5 @@
-// The pages of an array of one record width, for a pool over a file (tree/page_kind.h,
-// format/array_format.h): their images.
+// Encodes and checks the pages of an array for a pool over a file (tree/page_kind.h,
+// format/array_format.h). All records have one width.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace hako::array {
 
 inline constexpr storage::FileKind kArrayFileKind{"array", format::kArrayFileMagic, 1, format::kArrayFileVersion};
-// DataLoss if the records of no array have this width, which is that of a superblock.
+// Returns DataLoss if the width in a superblock is not one that an array can have.
 inline Status CheckWidth(std::uint64_t width) {
   if (width != 0 && width <= kRecordWidthMax) return absl::OkStatus();
   return DataLossError("bad superblock: width", offsetof(format::TreeSuperBlock, page_size));
@@ -47,7 +47,7 @@ class ArrayPages final : public tree::PageKind {
   }
 
  private:
-  // A description of the first flaw in the content of an image, or nullptr.
+  // Returns a description of the first flaw in the content of an image, or nullptr.
   const char* FlawOfLeaf(const Image& image, unsigned count) const;
   const char* FlawOfDirectory(const Image& image, std::uint32_t id_end) const;
   std::size_t EncodeLeaf(const format::PageLine& line, const char* base, unsigned* count, char* out) const;

@@ -5,14 +5,14 @@
 
 namespace hako::array {
 
-// Invariant 1.
+// See invariant 1.
 template <class Space>
 HAKO_INLINE bool PageArray<Space>::Reach(std::uint64_t leaf, Reached* reached) const {
   if (leaf >= table_size_) [[unlikely]]
     return false;
   const std::atomic_ref entry(table_[leaf]);
   const std::uint32_t id = entry.load(std::memory_order_relaxed);
-  Line& line = lines_[id];  // the table has ids of pages and 0 only
+  Line& line = lines_[id];  // the table has only ids of pages, and 0
   const std::uint32_t version = Lock(line.version).ReadVersion();
   *reached = {&line, version};
   return id != 0 && (version & Lock::kLocked) == 0 && entry.load(std::memory_order_relaxed) == id;
@@ -32,7 +32,7 @@ auto PageArray<Space>::Find(std::uint64_t leaf, Reached* reached) const -> Way {
   return FindInDirectory(leaf, reached);
 }
 
-// Invariant 2.
+// See invariant 2.
 template <class Space>
 auto PageArray<Space>::FindInDirectory(std::uint64_t leaf, Reached* reached) const -> Way {
   Line* line = &root();
@@ -78,7 +78,8 @@ HAKO_INLINE Status PageArray<Space>::Fetch(Writers& writers, std::uint64_t id, S
     return absl::OkStatus();
   if (outcome == Outcome::kAbsent) return AbsentError();
   if constexpr (std::is_trivially_copy_assignable_v<std::remove_cvref_t<S>>) {
-    // Nothing takes the address of `sink`, so its members stay in registers.
+    // Work on a copy, so that nothing takes the address of `sink` and its members stay in
+    // registers.
     std::remove_cvref_t<S> copy = sink;
     Status status = FetchSlowly(writers, id, copy);
     sink = copy;
@@ -103,13 +104,13 @@ Status PageArray<Space>::FetchSlowly(Writers& writers, std::uint64_t id, SinkRef
     const Outcome outcome = FetchFrom(leaf, place.index, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
   }
-  HAKO_RETURN_IF_ERROR(writers.CheckReads());  // it would wait for a lock of its own visitor
+  HAKO_RETURN_IF_ERROR(writers.CheckReads());  // a visitor of this thread would make it wait for its own lock
   return FetchLocked(place, sink);
 }
 HAKO_OR_NO_MEMORY
 
-// Locks the leaf without passing the gate, as it changes nothing: a thread that has closed the gate may
-// read, too.
+// Locks the leaf without passing the gate, because it changes nothing; a thread that has closed the
+// gate may also read.
 template <class Space>
 Status PageArray<Space>::FetchLocked(const Place& place, SinkRef sink) {
   for (sync::Backoff backoff;; backoff.Pause()) {
@@ -177,8 +178,9 @@ void PageArray<Space>::LoadLeaves(std::span<const std::uint64_t> ids) {
   }
 }
 
-// Looks for the next leaf at or beyond *leaf, which it advances as far as it knows that there is none.
-// kLeaf: it is *leaf. kBlocked: *reached is a directory page that is locked or evicted. Loads nothing.
+// Looks for the next leaf at or beyond *leaf, without loading anything. Advances *leaf over numbers
+// that have no leaf. kLeaf: *leaf is a leaf. kBlocked: *reached is a directory page that is locked
+// or evicted.
 template <class Space>
 auto PageArray<Space>::TryNextLeaf(std::uint64_t* leaf, bool upwards, Reached* reached) const -> Way {
   Line* line = &root();
@@ -194,7 +196,7 @@ auto PageArray<Space>::TryNextLeaf(std::uint64_t* leaf, bool upwards, Reached* r
     const std::uint32_t version = child != 0 ? Lock(below.version).ReadVersion() : 0;
     if (!Lock(line->version).IsCurrent(reached->version)) return Way::kRaced;
     const unsigned shift = format::kFanoutBits * (level - 1);
-    if (child == 0) {  // continues behind this page
+    if (child == 0) {  // there is no page: continue behind it
       const std::uint64_t page = *leaf >> shift >> format::kFanoutBits;
       if (level == kRootLevel || (!upwards && page == 0)) return Way::kAbsent;
       *leaf = upwards ? (page + 1) << shift << format::kFanoutBits : (page << shift << format::kFanoutBits) - 1;
@@ -210,7 +212,8 @@ auto PageArray<Space>::TryNextLeaf(std::uint64_t* leaf, bool upwards, Reached* r
   }
 }
 
-// The same, and loads directory pages. After an error: the leaf and the level of the damaged page.
+// The same, but loads directory pages. After an error *damaged_leaf and *level are of the damaged
+// page.
 template <class Space>
 Status PageArray<Space>::NextLeaf(std::uint64_t leaf, bool upwards, std::optional<std::uint64_t>* next, std::uint64_t* damaged_leaf,
                                   unsigned* level) {
@@ -227,7 +230,7 @@ Status PageArray<Space>::NextLeaf(std::uint64_t leaf, bool upwards, std::optiona
   }
 }
 
-// Looks for a record in one leaf. *exists: there is such a leaf.
+// Looks for a record in one leaf. Sets *exists if the leaf exists.
 template <class Space>
 Status PageArray<Space>::SeekIn(std::uint64_t leaf, unsigned i, bool upwards, std::optional<unsigned>* found, bool* exists, SinkRef sink,
                                 unsigned* level) {
@@ -258,7 +261,7 @@ Status PageArray<Space>::SeekIn(std::uint64_t leaf, unsigned i, bool upwards, st
   }
 }
 
-// The leaves behind one that a scan has missed are read together.
+// Reads the leaves behind one that a scan has missed, together.
 template <class Space>
 void PageArray<Space>::ReadAheadOf(std::uint64_t leaf, bool upwards) {
   if constexpr (!Space::kResident) {
@@ -271,7 +274,7 @@ void PageArray<Space>::ReadAheadOf(std::uint64_t leaf, bool upwards) {
       const std::uint32_t id = std::atomic_ref(table_[next]).load(std::memory_order_relaxed);
       if (id != 0 && space_.MustBeRead(id)) ids[count++] = id;
     }
-    // Not for a few: another thread would have to be woken.
+    // A few leaves are not worth waking another thread.
     if (count * 2 > most) (void)space_.ReadAhead(std::span(ids).first(count), 0);
   }
 }

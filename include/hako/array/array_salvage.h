@@ -1,12 +1,12 @@
 // Reads the undamaged records of a damaged array file, for a salvage.
 //
-// Leaves are found by the page map (tree/image_salvage.h), not by the directory: the image of a leaf has its
-// number. Records are shown in the order of their numbers.
+// It finds leaves by the page map (tree/image_salvage.h) instead of the directory, because the
+// image of a leaf has its number. It shows records in the order of their numbers.
 //
-// The directory says which records are lost. A leaf that a directory page of level 1 names, and that has no
-// undamaged image, is a lost range of as many numbers as a leaf has. If the page that should name a damaged
-// leaf is damaged, too, all numbers below that page are a lost range, except those of leaves that were found;
-// some of them may have been absent.
+// The directory tells which records are lost. A leaf that a directory page of level 1 names, and
+// that has no undamaged image, is a lost range of as many numbers as a leaf has. If the page that
+// should name a damaged leaf is damaged, too, all numbers below that page are a lost range, except
+// those of leaves that were found. Some of the lost records may never have existed.
 //
 // Takes memory for 48 bytes for each page. Not thread-safe.
 #pragma once
@@ -38,7 +38,7 @@ class ArraySalvage {
   using Entry = format::PageEntry;
 
  public:
-  // `super` is checked, also its width. The file must outlive the object.
+  // `super` must be checked, including its width. The file must outlive the object.
   ArraySalvage(const storage::DamagedFile<FileT>& file, const format::TreeSuperBlock& super)
       : images_(file, super), pages_(super.page_size) {}
 
@@ -59,7 +59,7 @@ class ArraySalvage {
     std::uint32_t id;
     Entry entry;
   };
-  // A page that a page above it names.
+  // A page that is named by a page above it.
   struct Named {
     std::uint32_t id;
     unsigned level;
@@ -72,7 +72,8 @@ class ArraySalvage {
     return {number << format::kFanoutBits * level, (number + 1) << format::kFanoutBits * level};
   }
 
-  // The page of an image, in memory of this object until the next call; nullopt if it is damaged.
+  // Returns the page of an image, in memory of this object until the next call; nullopt if it is
+  // damaged.
   std::optional<tree::PageKind::Image> ReadPage(std::uint32_t id, const Entry& entry) {
     const std::uint64_t size = Images::SizeOf(entry);
     if (size > format::kPageImageMax) return std::nullopt;
@@ -100,10 +101,10 @@ class ArraySalvage {
     }
   }
 
-  // `lacks_images`: there may be more damaged pages than those in damaged_.
+  // `lacks_images` says that there may be more damaged pages than those in damaged_.
   void ReportLost(bool lacks_images) {
     std::ranges::sort(named_, {}, &Named::id);
-    std::vector<Leaves> lost, unknown;  // the second ones: where a directory page is lost
+    std::vector<Leaves> lost, unknown;  // `unknown`: below a lost directory page
     for (const Named& named : named_) {
       if (named.level > 0) {
         if (!std::ranges::binary_search(directories_, named.id)) unknown.push_back(LeavesBelow(named.level, named.number));
@@ -122,7 +123,7 @@ class ArraySalvage {
       Report(lost[i]);
     }
   }
-  // Adds the parts of some ranges where no page is known.
+  // Adds the parts of some ranges in which no page is known.
   void AddGaps(std::vector<Leaves> ranges, std::vector<Leaves>* lost) {
     if (ranges.empty()) return;
     for (const Leaf& leaf : leaves_) covered_.push_back({leaf.number, leaf.number + 1});
@@ -148,7 +149,7 @@ class ArraySalvage {
   template <class Take>
   Status TakeLeaf(const Leaf& leaf, Take& take) {
     const auto page = ReadPage(leaf.id, leaf.entry);
-    if (!page) {  // the device has returned other bytes than before
+    if (!page) {  // the device has returned different bytes this time
       AddDamage(leaf.id, leaf.entry);
       Report({leaf.number, leaf.number + 1});
       return absl::OkStatus();
@@ -163,7 +164,7 @@ class ArraySalvage {
   std::vector<std::uint32_t> directories_;  // ids of pages, ascending
   std::vector<std::uint32_t> damaged_;      // the same
   std::vector<Named> named_;
-  std::vector<Leaves> covered_;  // where a directory page of level 1 names all leaves
+  std::vector<Leaves> covered_;  // ranges whose leaves are all named by a directory page of level 1
   const AlignedBuffer buffer_ = MakeAlignedBuffer(format::kPageImageMax);
 };
 

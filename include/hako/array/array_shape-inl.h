@@ -1,4 +1,4 @@
-// Definitions of array/page_array.h: pages are made and freed.
+// Definitions of array/page_array.h: making and freeing pages.
 #pragma once
 
 #include "hako/array/page_array.h"
@@ -35,8 +35,8 @@ Status PageArray<Space>::Attach(std::uint32_t root, std::uint64_t num_records, s
   return absl::OkStatus();
 }
 
-// Makes an empty page, named by entry i of the parent. Its line is locked. nullptr: out of memory, and
-// nothing has changed.
+// Makes an empty page, which entry i of the parent names, with its line locked. Returns nullptr,
+// and changes nothing, if memory runs out.
 template <class Space>
 auto PageArray<Space>::MakePage(Line* parent, unsigned i, unsigned level, std::uint64_t number) -> Line* {
   std::optional<sync::LockHolder> holder;
@@ -68,8 +68,8 @@ auto PageArray<Space>::MakePage(Line* parent, unsigned i, unsigned level, std::u
   return &line;
 }
 
-// Makes a leaf, locked, and the pages above it that are missing. REQUIRES: the pages above it that exist
-// are in memory
+// Makes a leaf, with its line locked, and the missing pages above it. REQUIRES: the pages above it
+// that exist are in memory
 template <class Space>
 auto PageArray<Space>::MakeLeaf(std::uint64_t leaf) -> Line* {
   Line* page = &root();
@@ -95,14 +95,15 @@ bool PageArray<Space>::IsEmptyDirectory(const Line& line) const {
   return true;
 }
 
-// Frees a locked leaf without records, if there is memory to do so: then *line is nullptr.
+// Frees a locked leaf without records, and sets *line to nullptr, if there is memory to do so.
 template <class Space>
 void PageArray<Space>::FreeLeaf(Line** line, std::uint64_t leaf) {
   sync::MutexLock lock(structure_mutex_);
   if (FreeEmpty(*line, leaf)) *line = nullptr;
 }
 
-// The same; then frees the pages above that have become empty, except the root. False if the leaf stays.
+// The same; then frees the pages above that have become empty, except the root. Returns false if
+// the leaf stays.
 template <class Space>
 bool PageArray<Space>::FreeEmpty(Line* line, std::uint64_t leaf) {
   Line* path[kRootLevel + 1];
@@ -123,15 +124,15 @@ bool PageArray<Space>::FreeEmpty(Line* line, std::uint64_t leaf) {
     if (level == 0) NoteLeaf(leaf, 0);
     space_.Free(page->unit, page->shape.units);
     space_.FreePage(IdOf(*page));
-    if (level + 1 < kRootLevel && IsEmptyDirectory(*parent)) continue;  // still locked
+    if (level + 1 < kRootLevel && IsEmptyDirectory(*parent)) continue;  // it stays locked
     Unlock(parent, true);
     break;
   }
   return true;
 }
 
-// Adds the leaf, and those that the same page names, to the table, if it is not there yet. A reader does not
-// wait for that.
+// If the table lacks the leaf, adds it and the others that the same page names. A reader does not
+// wait for the mutex.
 template <class Space>
 void PageArray<Space>::NoteLeaves(std::uint64_t leaf) {
   if (leaf >= table_size_ || std::atomic_ref(table_[leaf]).load(std::memory_order_relaxed) != 0) return;
@@ -160,8 +161,8 @@ Status PageArray<Space>::LockPage(Line& line, unsigned level) {
   return absl::OkStatus();
 }
 
-// The steps that can run out of memory, or fail to read the directory, come first: until the root is
-// empty, the array has all of its records.
+// The steps that may fail, for lack of memory or an unreadable directory, come first. Until the
+// root is emptied, the array has all its records.
 template <class Space>
 Status PageArray<Space>::RemoveAll() {
   for (Capture* const capture : captures_) capture->Fail(ClearedError());
@@ -180,8 +181,8 @@ Status PageArray<Space>::RemoveAll() {
   return freed;
 }
 
-// Marks the pages below a locked one as far as they are in memory, and counts the others, which are leaves,
-// or damaged.
+// Marks the pages below a locked one that are in memory, and counts the others, which are leaves or
+// damaged.
 template <class Space>
 Status PageArray<Space>::MarkBelow(Line& line, unsigned level, std::size_t* num_evicted) {
   for (unsigned i = 0; i < format::kFanout; ++i) {
@@ -202,8 +203,8 @@ Status PageArray<Space>::MarkBelow(Line& line, unsigned level, std::size_t* num_
   return absl::OkStatus();
 }
 
-// Frees the pages below a locked one. Drops unreadable pages; an error if one of them was unreadable for
-// lack of memory. REQUIRES: MarkBelow (unchecked: some pages are not in memory)
+// Frees the pages below a locked one, and drops unreadable ones. Returns an error if one was
+// unreadable for lack of memory. REQUIRES: MarkBelow (unchecked: some pages are not in memory)
 template <class Space>
 Status PageArray<Space>::FreeBelow(Line& line, unsigned level, std::uint64_t number) {
   Status failed;

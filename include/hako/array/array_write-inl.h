@@ -5,8 +5,8 @@
 
 namespace hako::array {
 
-// A writer's access to a leaf: until the end of the scope, its state is marked busy and the leaf, if there
-// is one, is locked.
+// A writer's access to a leaf: until the end of the scope the writer is busy and the leaf, if it
+// exists, is locked.
 template <class Space>
 class PageArray<Space>::Guard {
  public:
@@ -28,22 +28,22 @@ class PageArray<Space>::Guard {
   WriterState& writer_;
 };
 
-// A thread that has only read leaves eviction, and the pause, to threads that change pages.
+// Only threads that change pages evict pages and pause.
 template <class Space>
 HAKO_INLINE void PageArray<Space>::EndWrite(WriterState& writer, bool changed) {
   writer.Leave();
   if constexpr (!Space::kResident) {
     if (space_.NeedsEviction() && changed) [[unlikely]] {
       HAKO_TRY { space_.EvictIfNeeded(); }
-      HAKO_CATCH_NO_MEMORY()  // the memory it was to free stays until the next write
+      HAKO_CATCH_NO_MEMORY()  // then the next write frees the memory
     }
   }
 }
 
 // REQUIRES: the writer is busy (checked in ProcessSlowly)
 //
-// The locked instruction waits until all earlier stores have reached the cache, those of the previous
-// record too. So the record is fetched first: then two of these waits overlap.
+// The locked instruction waits until all earlier stores, including those to the previous record,
+// have reached the cache. So the record is prefetched first, and the two waits overlap.
 template <class Space>
 HAKO_INLINE auto PageArray<Space>::TryLockLeaf(const Place& place) -> Line* {
   Reached reached;
@@ -62,7 +62,7 @@ HAKO_INLINE auto PageArray<Space>::TryLockLeaf(const Place& place) -> Line* {
   return nullptr;
 }
 
-// nullptr if there is no such leaf, or with an error in the writer's state.
+// Returns nullptr if there is no such leaf, or after an error, which is in the writer's state.
 template <class Space>
 auto PageArray<Space>::LockLeafSlowly(WriterState& writer, std::uint64_t leaf) -> Line* {
   writer.AssertBusy();
@@ -132,7 +132,7 @@ Status PageArray<Space>::CarryOutSlowly(WriterState& writer, std::uint64_t id, A
   return ProcessSlowly<ActionT>(writer, id, VisitorRef<ActionT, const ActionT>(action));
 }
 
-// Invariant 5.
+// See invariant 5.
 template <class Space>
 template <class ActionT, class V>
 HAKO_INLINE Status PageArray<Space>::ProcessIn(Guard& guard, WriterState& writer, std::uint64_t id, const Place& place, V&& visit) {
@@ -205,8 +205,8 @@ Status PageArray<Space>::ProcessSlowly(WriterState& writer, std::uint64_t id, Vi
   }
 }
 
-// Decides on a record whose leaf does not exist (invariant 4). nullopt: it exists by now, or the gate is
-// closed. The writer is busy before, and not after it.
+// Decides on a record whose leaf does not exist (invariant 4). Returns nullopt if the leaf exists
+// by now, or the gate is closed. The writer is busy before the call, and not after it.
 template <class Space>
 template <class ActionT, class VisitorT>
 auto PageArray<Space>::ProcessAbsent(WriterState& writer, std::uint64_t id, VisitorT visit) -> std::optional<Status> {
@@ -214,7 +214,7 @@ auto PageArray<Space>::ProcessAbsent(WriterState& writer, std::uint64_t id, Visi
   Guard guard(*this, writer, nullptr);
   writer.busy.store(true, std::memory_order_seq_cst);  // replaces the fence of a leaf's lock
   if (space_.gate().IsClosed()) return std::nullopt;
-  sync::MutexLock lock(structure_mutex_);  // released before the guard ends, as that may pause
+  sync::MutexLock lock(structure_mutex_);  // released before the guard ends, because that may pause
   Reached reached;
   if (Find(place.leaf, &reached) != Way::kAbsent) return std::nullopt;
   const ActionT action = [&] {
@@ -247,11 +247,11 @@ void PageArray<Space>::FreeIfEmpty(WriterState& writer, std::uint64_t leaf) {
   Guard guard(*this, writer, LockLeafSlowly(writer, leaf));
   if (guard.line == nullptr || !BitsOf(*guard.line, PageOf(*guard.line)).IsEmpty()) return;
   HAKO_TRY { guard.Change(); }
-  HAKO_CATCH_NO_MEMORY(return;)  // the leaf stays
+  HAKO_CATCH_NO_MEMORY(return;)  // then the leaf stays
   FreeLeaf(&guard.line, leaf);
 }
 
-// The part of a range that is in a leaf, by index.
+// Returns the part of a range in a leaf, as indices of its records.
 template <class Space>
 auto PageArray<Space>::PartOf(const IdRange& range, std::uint64_t leaf) const -> std::pair<unsigned, unsigned> {
   const std::uint64_t first = FirstIdOf(leaf), end = first + shape_.per_leaf;

@@ -1,41 +1,43 @@
-// An array of records of one width, by number, in the pages of a space (tree/page_space.h): in memory
-// (tree/page_arena.h), or in a pool over a file (tree/buffer_pool.h with array/array_pages.h). The pages
-// are described in format/array_format.h.
+// An array of records of one width, addressed by number, in the pages of a space
+// (tree/page_space.h): in memory (tree/page_arena.h), or in a pool over a file (tree/buffer_pool.h
+// with array/array_pages.h). The pages are described in format/array_format.h.
 //
-// Finding a record. The table has the page id of each leaf that is known, by leaf number; the line of that
-// id says where the page is, and has its presence bits. So a Get makes three loads that depend on each
-// other: table, line, record; table and lines are small. A leaf beyond the table, or not known yet, is
-// found through the directory: four pages from the root, a radix tree of fixed height. The table is
-// anonymous memory that is reserved for as many leaves as there can be pages; far ids only need the
-// directory.
+// Finding a record. For each known leaf the table has the page id, by leaf number. The line of that
+// id tells where the page is, and has its presence bits. So a Get makes three loads that depend on
+// each other: table, line, record. Table and lines are small. Other leaves, and those beyond the
+// table, are found through the directory: a radix tree of fixed height, four pages from the root.
+// The table is anonymous memory, reserved for as many leaves as there can be pages. Large ids need
+// only the directory.
 //
 // Invariants
 //   1. While the line of a leaf is unlocked, table[n] = id implies that page id is leaf n. A page is
 //      removed from its directory and from the table while its line is locked, and then its version
 //      advances. So a reader that reads the version of a line, then finds table[n] unchanged, and at the
 //      end finds the version unchanged, has read leaf n.
-//   2. Through the directory: the version of a page is read before that of the page which names it is
-//      found unchanged. So the page had its number when its version was read.
+//   2. A reader in the directory reads the version of a page, and then finds the version of the
+//      page above it unchanged. So the page had its number when its version was read.
 //   3. The pages of the directory are changed only by a thread that holds structure_mutex_, with the line
-//      of the page locked. They are in memory once they were loaded. They never lead to a page of
-//      another level.
-//   4. Absence: no leaf is made or freed, and none added to the table, while structure_mutex_ is held by
-//      another thread. A writer that finds no leaf for its record decides on the record with the mutex held.
-//      An update that removes ranges holds it, too: then the leaves that it has locked are all there are.
+//      of the page locked. Once loaded they stay in memory. They name only pages of the level
+//      below.
+//   4. Leaves are made, freed and added to the table only with structure_mutex_ held. A writer that
+//      finds no leaf for its record decides on the record with the mutex held. An update that
+//      removes ranges holds it, too, so it has locked all leaves of the ranges.
 //   5. A record is changed with its leaf locked, after the leaf was marked dirty and the update was
-//      logged, which are the only steps that can fail. So no update is made in part.
-//   6. `end_` without kInexact is one more than the largest id of a record, and of each update that is
-//      about to make one visible. Append takes the id with the leaf locked.
+//      logged, which are the only steps that can fail. So no part of an update is ever made without
+//      the rest.
+//   6. `end_` without kInexact is one more than the largest id of all records and of all updates
+//      that are about to make a record visible. Append takes the id with the leaf locked.
 //
-// Lock order: lines of leaves in ascending order of their numbers, others are only tried; structure_mutex_; lines of the
-// directory, from the root down; applied_mutex_; then those of the space (tree/lock_order.h). A thread
-// that holds any of them does no I/O, except in RemoveAll, beside which no writer runs.
+// Lock order: lines of leaves in ascending order of their numbers (out of that order they are only
+// tried); structure_mutex_; lines of the directory, from the root down; applied_mutex_; then the
+// locks of the space (tree/lock_order.h). A thread that holds any of them does no I/O, except in
+// RemoveAll, beside which no writer runs.
 //
-// Crash order: that of the space. A checkpoint has all changes before one moment at which no writer was
+// Crash order: see the space. A checkpoint has all changes before one moment at which no writer was
 // active; the log has the others.
 //
-// The table in place of inner pages is what virtual-memory assisted pools do (vmcache, Leis et al. 2023)
-// with the page table of the processor; here it is a plain array, so that ids may be sparse, and pages of
+// Virtual-memory assisted pools (vmcache, Leis et al. 2023) use the page table of the processor in
+// place of inner pages. The table here is a plain array, so ids may be sparse, and pages may have
 // any size.
 //
 // Thread-safe, except the functions that say otherwise. Readers take no lock.
@@ -84,11 +86,11 @@ class LogKey {
  public:
   explicit LogKey(std::uint64_t id) { StoreBigEndian(id, bytes_); }
   std::string_view view() const { return {bytes_, sizeof(bytes_)}; }
-  // nullopt for another key.
+  // Returns nullopt for another key.
   static std::optional<std::uint64_t> Parse(std::string_view key) {
     if (key.size() != sizeof(bytes_)) return std::nullopt;
     const std::uint64_t id = LoadBigEndian(key.data());
-    return id <= kRecordIdMax + 1 ? std::optional(id) : std::nullopt;  // one more: the end of a range
+    return id <= kRecordIdMax + 1 ? std::optional(id) : std::nullopt;  // one more than an id: the end of a range
   }
 
  private:
@@ -99,12 +101,13 @@ class LogKey {
 struct IdRange {
   std::uint64_t from, to;
 };
-// What one ProcessMulti removes, with all leaves of it in memory and locked.
+// The ranges that one ProcessMulti removes. All their leaves are in memory and locked at the same
+// time.
 struct IdRanges {
   static constexpr std::size_t kLeavesMax = std::size_t{1} << 14;
 
   std::span<const IdRange> all;         // not empty, ascending and disjoint
-  std::size_t leaves_max = kLeavesMax;  // OutOfRange for more
+  std::size_t leaves_max = kLeavesMax;  // more leaves are OutOfRange
 };
 
 template <class Space>
@@ -127,11 +130,12 @@ class PageArray {
   PageArray(const PageArray&) = delete;
   PageArray& operator=(const PageArray&) = delete;
 
-  // Create makes a new, empty array; Attach opens the array of this root.
+  // Create makes a new, empty array; Attach opens the array with this root.
   Status Create();
   Status Attach(std::uint32_t root, std::uint64_t num_records, std::uint64_t applied_index = 0);
   std::uint32_t root_id() const { return IdOf(root()); }
-  // After this all look-ups fail. REQUIRES: no other thread uses the array (checked in WriterStates::Close)
+  // Makes all later look-ups fail. REQUIRES: no other thread uses the array (checked in
+  // WriterStates::Close)
   void Seal() {
     table_size_ = 0;
     root_ = &sealed_;
@@ -144,39 +148,40 @@ class PageArray {
   // Copies the record to the sink. NotFound if absent.
   template <class S>
   HAKO_INLINE Status Fetch(Writers& writers, std::uint64_t id, S&& sink);
-  // Shows the record to the visitor, with its leaf locked, and carries out its decision. A value shorter
-  // than the width is completed by zeros; OutOfRange for a longer one.
+  // Shows the record to the visitor, with its leaf locked, and carries out its decision. Zeros are
+  // appended to a value shorter than the width; a longer one is OutOfRange.
   template <class ActionT, class V>
   HAKO_INLINE Status Process(WriterState& writer, std::uint64_t id, V&& visit);
-  // Prefetches what Fetch and Process of this id will read; a hint.
+  // A hint: prefetches what Fetch and Process of this id will read.
   void Prefetch(std::uint64_t id) const;
-  void Prefetch(std::span<const std::string_view>) const {}  // keys of an engine that has others than ids
+  void Prefetch(std::span<const std::string_view>) const {}  // for engines with other keys than ids
 
   // ---- several records ----
 
-  // All in one step: see ProcessMulti in dbm/dbm.h. `ranges` takes the place of extras.removed_ranges.
+  // Updates several records in one step: see ProcessMulti in dbm/dbm.h. `ranges` replaces
+  // extras.removed_ranges.
   template <class ActionT>
   Status ProcessMulti(WriterState& writer, std::span<const std::uint64_t> ids, const IdRanges& ranges, MultiVisitorRef<ActionT> visit,
                       const MultiExtras& extras);
   // Fetches each id: calls sink(index, size), then arrived(index, whether the record exists).
   template <class S, class F>
   Status FetchMulti(Writers& writers, std::span<const std::uint64_t> ids, S&& sink, F&& arrived);
-  // Loads the leaves of these ids that are evicted; a hint.
+  // A hint: loads the evicted ones among the leaves of these ids.
   void LoadLeaves(std::span<const std::uint64_t> ids);
 
   // Finds the first record at or after `from`, or downwards the last one at or before it, and copies it to
-  // the sink. After DataLoss *beyond is the first id, in that direction, that the damage does not hide;
-  // nullopt if there is none.
+  // the sink. After DataLoss, *beyond is the first id behind the damage in that direction; nullopt
+  // if there is none.
   struct Sought {
-    std::optional<std::uint64_t> id;  // nullopt: there is no such record
+    std::optional<std::uint64_t> id;  // nullopt = there is no such record
     std::optional<std::uint64_t> beyond;
   };
   Status Seek(std::uint64_t from, bool upwards, Sought* sought, SinkRef sink);
-  // The number of records in [from, to).
+  // Returns the number of records in [from, to).
   StatusOr<std::uint64_t> CountRange(std::uint64_t from, std::uint64_t to);
   // Removes the records in [from, to), leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, std::uint64_t from, std::uint64_t to);
-  // Between these two calls writers show `capture` each leaf before they change it: see
+  // Between these two calls writers show each leaf to `capture` before they change it: see
   // sync/range_capture.h. REQUIRES: no writers, for either
   using Capture = sync::RangeCapture<std::uint64_t, std::uint64_t, std::less<>>;
   void BeginCapture(Capture* capture) {
@@ -189,14 +194,15 @@ class PageArray {
     std::erase(captures_, capture);
     space_.gate().SetCapturing(!captures_.empty());
   }
-  // Removes all records. Captures fail.
+  // Removes all records, and makes captures fail.
   // REQUIRES: no writers (checked in RemoveAll)
   Status RemoveAll();
 
-  // The id behind the last record. nullopt if it is not known: then FindEnd finds it.
-  // TakeEnd advances it for a record of the id that NextId returned, and fails if it has changed since.
-  // REQUIRES of TakeEnd: the caller is the visitor of a Process of this id, and sets the record (unchecked:
-  // it does not know its caller). REQUIRES of FindEnd: no writers
+  // NextId returns the id behind the last record, or nullopt if it is unknown; then FindEnd finds
+  // it. TakeEnd advances it for a record with the id that NextId returned, and fails if it has
+  // changed since.
+  // REQUIRES of TakeEnd: the caller is the visitor of a Process of this id, and sets the record
+  // (unchecked: it does not know its caller). REQUIRES of FindEnd: no writers
   std::optional<std::uint64_t> NextId() const {
     const std::uint64_t end = end_.load(std::memory_order_acquire);
     return (end & kInexact) != 0 ? std::nullopt : std::optional(end / 2);
@@ -220,14 +226,15 @@ class PageArray {
     applied_index_.store(index, std::memory_order_release);
     if constexpr (!Space::kResident) space_.NoteChange();
   }
-  // Loads every page and checks the structure, and that there are `expected` records. REQUIRES: no
+  // Loads every page, and checks the structure and that there are `expected` records. REQUIRES: no
   // writers (unchecked: a copy that is verified has no gate)
   Status Verify(std::uint64_t expected, std::uint64_t* num_leaves = nullptr);
 
  private:
   using Lock = sync::VersionLock;
   enum class Outcome { kFound, kAbsent, kRaced };
-  // kBlocked: a line on the way is locked, by a writer or as its page is evicted.
+  // The outcome of a look-up. kBlocked: a line on the way is locked, by a writer or because its
+  // page is evicted.
   enum class Way { kLeaf, kAbsent, kBlocked, kRaced };
   static constexpr int kOptimisticTries = 64;  // after these a reader takes the lock
   static constexpr std::uint64_t kInexact = 1;
@@ -239,7 +246,7 @@ class PageArray {
     std::uint64_t leaf;
     unsigned index;
   };
-  // Where a look-up ended, the version that it read there, and the level of that page.
+  // The page at which a look-up ended, the version that it read there, and the level of the page.
   struct Reached {
     Line* line;
     std::uint32_t version;
@@ -249,7 +256,7 @@ class PageArray {
   class LockedLeaves;
   class MultiGuard;
 
-  // ids are below 2^40 and per_leaf below 2^13, so the quotient is exact.
+  // The quotient is exact, because ids are below 2^40 and per_leaf is below 2^13.
   HAKO_INLINE Place PlaceOf(std::uint64_t id) const {
     HAKO_DCHECK(id >> 40 == 0);
     const auto leaf = static_cast<std::uint64_t>(Wide{id} * reciprocal_ >> 64);
@@ -366,12 +373,12 @@ class PageArray {
   std::uint64_t table_size_ = 0;
   Line* root_ = nullptr;
   storage::ReservedMemory table_memory_;
-  // Records, without the pending counts of the writer states.
+  // The number of records, without the pending counts of the writer states.
   alignas(64) sync::RecordCount count_;
   std::atomic<std::uint64_t> end_{0};  // twice the id behind the last record, and kInexact
   sync::Mutex structure_mutex_;
-  std::vector<Capture*> captures_;  // changed without writers
-  sync::Mutex applied_mutex_;       // one update at a time sets applied_index_, with its leaves locked
+  std::vector<Capture*> captures_;  // changes only while writers are excluded
+  sync::Mutex applied_mutex_;       // held by an update that sets applied_index_, with its leaves locked
   std::atomic<std::uint64_t> applied_index_{0};
 };
 

@@ -13,7 +13,7 @@ namespace hako::array {
 
 class PresenceBits {
  public:
-  // The words of `count` bits. Bits behind them are 0.
+  // Wraps the words of `count` bits. Further bits of the last word are 0.
   PresenceBits(std::uint32_t* words, unsigned count) : words_(words), count_(count) {}
 
   HAKO_INLINE bool Has(unsigned i) const { return (Word(i / 32) >> i % 32 & 1) != 0; }
@@ -22,7 +22,7 @@ class PresenceBits {
   void ClearAll() const {
     for (unsigned i = 0; i < num_words(); ++i) Store(i, 0);
   }
-  // The first set bit at or after `from`; count() if there is none.
+  // Returns the first set bit at or after `from`; count() if there is none.
   unsigned FirstFrom(unsigned from) const {
     if (from >= count_) return count_;
     std::uint32_t word = Word(from / 32) & ~std::uint32_t{0} << from % 32;
@@ -31,7 +31,8 @@ class PresenceBits {
       if (++i == num_words()) return count_;
     }
   }
-  // The last set bit at or before `from`; count() if there is none. REQUIRES: from < count()
+  // Returns the last set bit at or before `from`; count() if there is none. REQUIRES: from <
+  // count()
   unsigned LastUpTo(unsigned from) const {
     HAKO_DCHECK(from < count_);
     std::uint32_t word = Word(from / 32) & ~std::uint32_t{0} >> (31 - from % 32);
@@ -40,7 +41,7 @@ class PresenceBits {
       if (i-- == 0) return count_;
     }
   }
-  // The number of set bits in [from, to).
+  // Returns the number of set bits in [from, to).
   unsigned CountIn(unsigned from, unsigned to) const {
     unsigned sum = 0;
     for (unsigned i = from / 32; i * 32 < to; ++i) {
@@ -51,7 +52,7 @@ class PresenceBits {
     }
     return sum;
   }
-  // Calls body(begin, end) for each run of set bits, as long as it can be, in order.
+  // Calls body(begin, end) for each maximal run of set bits, in order.
   template <class F>
   void ForEachRun(F&& body) const {
     for (unsigned begin = FirstFrom(0); begin < count_;) {

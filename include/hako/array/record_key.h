@@ -25,7 +25,7 @@ class RecordKey {
   }
   std::string_view view() const { return {bytes_, size_}; }
 
-  // The number that a key spells; InvalidArgument if it spells none up to kRecordIdMax.
+  // Returns the number that a key spells, or InvalidArgument if it spells none up to kRecordIdMax.
   static StatusOr<std::uint64_t> Parse(std::string_view key) {
     std::uint64_t id = 0;
     const char* const end = key.data() + key.size();
@@ -45,7 +45,7 @@ class RecordKey {
   std::size_t size_;
 };
 
-// The order of such keys.
+// The order of record keys: that of the numbers.
 struct RecordKeyComparator {
   // See Comparator (base/comparator.h).
   static constexpr std::string_view kName = "record number";
