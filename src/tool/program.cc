@@ -50,8 +50,8 @@ void OccupyStandardStreams() {
   }
 }
 
-// Buffers all output of printf, except on a terminal, which shows each line at once. So one flush
-// reports a failed write.
+// Buffers all output of printf, except on a terminal, which shows each line at once.
+// FlushStandardOutput reports a failed write.
 void BufferStandardOutput() {
   static char buffer[256 << 10];
   if (isatty(STDOUT_FILENO) != 1) (void)std::setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));

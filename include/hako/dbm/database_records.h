@@ -35,7 +35,7 @@ class DatabaseRecords {
   virtual Status Redo(const format::LogEntry& entry) = 0;
   // Call before changing these keys: loads their evicted pages.
   virtual void LoadForRedo(std::span<const std::string_view> keys) = 0;
-  // Call before changing the next few of them: prefetches their memory.
+  // Call before changing the next few keys: prefetches their memory.
   virtual void PrefetchForRedo(std::span<const std::string_view> keys) const = 0;
 
   // Keeps the time and, if enough records have expired, removes them, until `stops` is true. One

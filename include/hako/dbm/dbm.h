@@ -111,7 +111,7 @@ class [[nodiscard]] Action {
  private:
   Action(Kind kind, std::string_view value, std::uint64_t expire_at = Expiry::kNever)
       : word_(static_cast<std::uint64_t>(kind) | expire_at << 8), value_(value) {}
-  std::uint64_t word_;  // one word for both, so that an Action has three
+  std::uint64_t word_;  // kind and time in one word, so that an Action has three words
   std::string_view value_;
 };
 

@@ -259,7 +259,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
 
   sync::Mutex scrub_mutex_ ABSL_ACQUIRED_BEFORE(maintenance_mutex_);  // one Scrub at a time
   hash::HeapScrub<Index, Space> scrub_ ABSL_GUARDED_BY(scrub_mutex_){index(), *space_};
-  sync::Mutex reorganizing_mutex_ ABSL_ACQUIRED_BEFORE(maintenance_mutex_);  // of CopyTo, Rebuild, Verify
+  sync::Mutex reorganizing_mutex_ ABSL_ACQUIRED_BEFORE(maintenance_mutex_);  // held by CopyTo, Rebuild and Verify
   std::atomic<std::uint64_t> synced_at_{0};
   std::atomic<std::uint64_t> own_syncs_{0};
   std::atomic<bool> changed_{false};  // whether something changed since the background thread last checked; only if HasAfterUpdate()

@@ -132,7 +132,7 @@ class LogPlace {
     return Found{};
   }
   // FailedPrecondition if the log there `is_other`: it may have the newest updates of a database that was
-  // moved or lost. A database that is truncated drops it.
+  // moved or lost. A database that is opened with kTruncate removes that log.
   Status RefuseOther(const Found& found) const {
     if (!found.is_other) return absl::OkStatus();
     if (drops_others_ && !path_.empty()) return RemoveFile(path_);

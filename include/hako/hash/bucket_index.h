@@ -104,8 +104,8 @@ class BucketIndex {
   // them. Can be interrupted and repeated. REQUIRES: recovered, no other thread uses the index
   Status Redo(WriterState& writer, std::span<const format::IntentEntry> entries);
 
-  // Takes the calling thread's state from `writers` only if it needs the lock. `kNotes`: if the space has
-  // a limit, notes the use of the record; false only where it has none.
+  // Takes the calling thread's state from `writers` only if it needs the lock. With kNotes it
+  // registers the use of the record, if the space has a limit.
   template <bool kNotes = true, class S>
   Status Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink);
 

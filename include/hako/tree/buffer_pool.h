@@ -130,7 +130,7 @@ class BufferPool {
     DirtyPages::StoreMark(lines_[id], 0);
     {
       sync::MutexLock lock(states_.mutex);
-      sync::VersionLock(lines_[id].version).Advance();  // the line may stay locked: copies of the page are old
+      sync::VersionLock(lines_[id].version).Advance();  // makes copies of the page stale, although the line may stay locked
       states_.Set(id, PageStates::kFree);
     }
     ForgetId(id);

@@ -205,7 +205,7 @@ class PageEditor {
     }
   }
 
-  // Writes a cell. `key` ends with the bytes of it that the cell stores.
+  // Writes a cell. The cell stores the last bytes of `key`, as many as sizes.Rest() says.
   HAKO_INLINE static void StoreCell(char* cell, const format::Cell& sizes, std::string_view key, std::string_view value) {
     const std::uint64_t header = sizes.Encode();
     sync::StoreSharedHeader<2>(cell, reinterpret_cast<const char*>(&header), sizes.header);

@@ -41,7 +41,7 @@ class BufferPool<FileT, Codec>::Deferred {
   BufferPool& pool_;
   absl::InlinedVector<std::pair<std::shared_ptr<UnsavedValue>, std::string_view>, 1> copies_;
   absl::InlinedVector<std::shared_ptr<UnsavedValue>, 1> dropped_;
-  bool waits_ = false;  // wait until other long values are written
+  bool waits_ = false;  // whether Finish must wait until other long values are written
 };
 
 // Reads a long value by turns: Has, while the leaf that names it is locked or its version is

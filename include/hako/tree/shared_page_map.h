@@ -94,8 +94,8 @@ class SharedPageMap {
     };
     return UnlockedMap().ForEach(load, visit);
   }
-  // The same from the id `first` on, and without the nodes that cannot be read: damaged(entry,
-  // status) gets the entry that names one, and the entries below it are left out.
+  // As ForEach, from the id `first` on. Calls damaged(entry, status) with the entry that names an
+  // unreadable node, and leaves out the entries below that node.
   template <class F, class Damaged>
   Status ForEachReadable(std::uint64_t first, F&& visit, Damaged&& damaged) {
     const auto load = [&](unsigned level, std::uint64_t node) -> StatusOr<bool> {
