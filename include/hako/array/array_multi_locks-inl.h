@@ -129,7 +129,8 @@ class PageArray<Space>::LockedLeaves {
     }
   }
 
-  // False if a page has to be loaded, *missing, or others have made a leaf meanwhile.
+  // Returns false if a page must be loaded, which *missing names, or another thread has made a leaf
+  // meanwhile.
   bool LockAll(std::optional<Reached>* missing) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     array_.space_.gate().Pass(writer_);
     is_busy_ = true;

@@ -242,8 +242,8 @@ Status DatabaseHome<LogFileT>::StartNew(std::uint64_t log_bytes, const log::Link
   return absl::OkStatus();
 }
 
-// Opens the archive, which must be empty or end where the history of the database does. With a log
-// that was not closed FindUnarchived compares them.
+// Opens the archive, which must be empty or end where the history of the database does. If the log
+// was not closed, FindUnarchived compares the log and the archive.
 template <File LogFileT>
 auto DatabaseHome<LogFileT>::OpenArchive(const LogOptions& options, const log::NamedLog& named) -> StatusOr<std::unique_ptr<Archive>> {
   if (options.durability == Durability::kNone)

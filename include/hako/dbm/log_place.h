@@ -30,9 +30,9 @@ FileNumber NumberOf(const std::string& path);
 // Gives the log at `path` the permissions, owner and group of its database.
 Status TakePermissionsOfDatabase(const std::string& path);
 
-// FailedPrecondition if the log beside `path` has updates, of a database that was not closed, or that was moved
-// or lost. A file that is put at `path` from elsewhere could not be opened beside it (LogPlace::RefuseOther), and
-// a file that it replaces would be lost without those updates.
+// Returns FailedPrecondition if the log beside `path` has updates. The database of that log was not
+// closed, or was moved or lost. A new file at `path` could not be opened beside the log
+// (LogPlace::RefuseOther), and replacing the database would lose these updates.
 Status RefuseLogBeside(const std::string& path);
 
 // Updates that a database makes when it is opened, in place of those of a log (dbm/restore.h).

@@ -12,7 +12,7 @@
 //   3. The scan shows as many records as existed at the start, less those that were removed before
 //      they could be shown. So a record that is damaged, and therefore not found, is detected.
 //
-// Not thread-safe. One such scan a database at a time; others go by buckets.
+// Not thread-safe. Only one such scan of a database runs at a time; further scans go by buckets.
 #pragma once
 
 #include <cstddef>

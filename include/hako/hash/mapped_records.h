@@ -133,7 +133,8 @@ class MappedRecords : public HeapFile<FileT> {
   static std::uint64_t KeySizeOf(std::uint64_t short_head) { return short_head >> 48 & 127; }
   static std::uint64_t ValueSizeOf(std::uint64_t short_head) { return short_head >> 56; }
 
-  // What a caller that does not need the value asks for; here all of it is there.
+  // Tells whether the caller needs the value. Ignored here, because all of the record is in the
+  // map.
   enum class Wanted { kKey, kRecord };
   // Finds the record. Unless its bucket is locked, the caller validates the result.
   HAKO_INLINE Match Load(std::uint32_t handle, Head* head, const char** bytes, Wanted = Wanted::kRecord) const {

@@ -84,8 +84,8 @@ class RecordArena {
   template <class P, class F>
   void ForEachBlockIn(Part part, P&& prefetch, F&& visit) const;
   void ReserveExtents(WriterState& writer);
-  // Frees the rest of the thread's chunk and its free blocks. REQUIRES: the thread is kept
-  // out, or the calling one (checked in CarveLarge)
+  // Frees the rest of the thread's chunk and its free blocks. REQUIRES: the thread is kept out or
+  // is the calling one (checked in CarveLarge)
   void ReturnChunk(WriterState& writer);
   std::byte* index_base() const { return index_arena().base(); }
   std::uint64_t index_end() const { return index_arena().end(); }

@@ -5,7 +5,8 @@
 // (hash/large_blocks.h). Each block, also a free one, begins with the lengths of the record that it has or had, or
 // of a record of its size. Other bytes can be anything. Of runs the pool knows where they end. Those of a
 // chunk, which belongs to a thread at work, may mislead the walk until the end of the region; but that could not
-// become free anyway. Other bytes are never taken for a record, as the index must name it.
+// become free anyway. Other bytes are never taken for a record, because the index must name the
+// record.
 #pragma once
 
 #include <algorithm>

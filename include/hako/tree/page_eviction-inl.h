@@ -5,10 +5,10 @@
 
 namespace hako::tree {
 
-// Bytes that pages may take: all that the tables and the unsaved long values leave, less the growth
-// of the tables during an epoch, and at least a quarter of all. More while a large update holds
-// pages. For long values beyond UnsavedMax, pages make no room: other threads would have to wait
-// for that.
+// Returns the bytes that pages may take: all memory minus the tables, their growth during an epoch
+// and the unsaved long values, but at least a quarter of all memory; and more while a large update
+// holds pages. Long values beyond UnsavedMax do not reduce it, because other threads would have to
+// wait for that.
 template <File FileT, PageCodec Codec>
 std::uint64_t BufferPool<FileT, Codec>::PageLimit() const {
   const std::uint64_t all = limits_.memory_bytes;

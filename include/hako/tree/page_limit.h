@@ -74,7 +74,7 @@ class PageLimit : public sync::CacheLimit {
     return 4 * add(fresh_seen_, fresh) > all;
   }
 
-  // The most that PageArena may count. REQUIRES: the limit is in bytes
+  // Returns the most bytes that PageArena may use. REQUIRES: the limit is in bytes
   std::uint64_t Budget() const {
     HAKO_DCHECK(capacity().bytes != 0);
     return BudgetOf(capacity().bytes) - std::min(WriterBytes(), capacity().bytes / 2);
