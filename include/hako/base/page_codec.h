@@ -1,7 +1,8 @@
 // Page codecs: compress the pages of a TreeDBM in its file, as a template parameter.
 //
 // A codec is a type with
-//   kName the codec's name, which the file stores; Open refuses a file with another name
+//   kName                  the codec's name, which the file stores; Open refuses a file with another
+//                          name
 //   Compress(in, out)      writes a compressed form of `in` to `out` and returns its size, or 0 if
 //                          the size is not less than out.size()
 //   Decompress(in, out)    fills all of `out` with the original of `in`; false if `in` does not

@@ -4,7 +4,7 @@
 //   "casket.hkh?num_records=1m,file=pos"  with options, after the last question mark
 //   "casket.hkt?cache_bytes=64mi"         a B+ tree in a file
 //   "casket.hka?width=8"                  an array of records of 8 bytes, by number, in a file
-//   "casket.db?dbm=hash" with the kind, because the suffix names none
+//   "casket.db?dbm=hash"                  with the kind, because the suffix names none
 //   "casket.hks"                          a hash table in memory with a snapshot file and a log
 //   "?dbm=tiny"                           a hash table in memory only
 //   "?dbm=baby", "casket.hks?dbm=baby"    the same with a B+ tree; either kind loads any snapshot

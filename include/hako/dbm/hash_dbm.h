@@ -9,7 +9,7 @@
 //             cut a mapped file without a log has the state of the last synchronization; any other
 //             has the updates up to one of them, at least those before the last synchronization or
 //             WaitDurable.
-//   kPower Every update that has returned survives, by the log.
+//   kPower    Every update that has returned survives, by the log.
 // The log is a file beside the database, PATH-log, which Open replays after a crash and Close
 // removes. While it exists the two files belong together: move, copy or remove both, or do so after
 // Close. A database whose log is missing is refused (DataLoss). A database that lacks updates of

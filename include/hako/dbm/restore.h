@@ -11,8 +11,8 @@
 // point; a batch is whole or absent. The new file appears whole and durable, or not at all.
 //
 // The point
-//   until_lsn The last update whose LSN (as LastLsn returns it after the update) is not above this
-//   one.
+//   until_lsn   The last update whose LSN (as LastLsn returns it after the update) is not above this
+//               one.
 //   until_time  The last update that was made at this time or before. The time of an update is that
 //               of the mark before it (format::LogMark), which is at most 0.1 seconds older, by the
 //               wall clock of the machine. So updates of the 0.1 seconds before and after this time

@@ -88,10 +88,10 @@ namespace internal {
 // dbm/tree_salvage-inl.h, dbm/array_salvage-inl.h.
 //   Target              the type of its file
 //   Open(file, report)  finds the state; Create(empty file) opens a new D with its properties
-//   clock() the clock of the state (dbm/expiry.h); 0 = its records do not expire
+//   clock()             the clock of the state (dbm/expiry.h); 0 = its records do not expire
 //   Run(take)           calls take(key, value), or take(key, value, stray), for each record
-//   num_expected() number of records in the state, nullopt = unknown; applied_index() is that of
-//   the state
+//   num_expected()      number of records in the state, nullopt = unknown
+//   applied_index()     the applied index of the state
 //   NeedsLog()          whether super() names a log whose updates come after the state
 template <class D, File From>
 class SalvageSource;

@@ -301,7 +301,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   static constexpr int kHarvestsAtOnce = 2;               // extents, usually of 1 MiB
   static constexpr unsigned kReleasesAtOnce = 16;         // magazines
   static constexpr std::uint64_t kLarge = 1 << 20;        // bytes; its extent is returned once free
-  static constexpr std::uint64_t kDirectChunk = 1 << 20;  // the smallest extent with direct I/O, once the file is as large
+  static constexpr std::uint64_t kDirectChunk = 1 << 20;  // least extent in direct I/O, once the file has as much
   // Stamps of this age make a harvest run at once: it must end before kOtherAgeMax.
   static constexpr std::uint64_t kRetiredAgeMax = format::kOtherAgeMax / 2;
 

@@ -114,7 +114,7 @@ class RowBuilder {
     cells_.clear();
   }
   // Adds a cell. Leaves out a null.
-  // REQUIRES: the column is above those before
+  // REQUIRES: the number of the column is higher than those of the columns added before
   void Add(ColumnId column, const Value& value);
   std::size_t size() const { return numbers_.size(); }
   std::size_t bytes() const { return 4 + cells_.size() + 7 * numbers_.size(); }  // at most

@@ -5,7 +5,7 @@
 // begins.
 //   records  end with LF or CR LF, also mixed; the end of the text ends the last. Lines without a byte
 //            are skipped
-//   fields are separated by commas. A blank is an ordinary byte of a field
+//   fields   are separated by commas. A blank is an ordinary byte of a field
 //   quotes   a field that begins with " ends with the next single ", before a comma or the end of the
 //            record. Inside, all bytes stand for themselves, even line ends, and "" stands for one
 //            quote

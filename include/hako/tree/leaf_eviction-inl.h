@@ -245,7 +245,7 @@ unsigned PageTree<Space, Compare>::EvictStep([[maybe_unused]] WriterState& write
     EvictionQuota quota{all, 0};
     if (!space_.limit()->HasManyNew(total, fresh)) std::swap(quota.fresh, quota.kept);
     if (any) quota = {all, all};
-    const auto start = static_cast<unsigned>(step / apart / kEvictionParts);  // so that not always the first leaf is considered first
+    const auto start = static_cast<unsigned>(step / apart / kEvictionParts);  // not always the first leaf
     for (unsigned n = 0; n < kEvictionLeaves && (quota.fresh | quota.kept) != 0; ++n) {
       Line* const next = line((start + n) % kEvictionLeaves);
       if (next != nullptr) evicted += EvictIn(writer, *next, part, &quota, own);

@@ -20,8 +20,8 @@ Status PageTree<Space, Compare>::ReadLeaf(Seek seek, std::string_view key, Copy*
   return ReadPage(0, seek, key, copy);
 }
 
-// Whether the fences of a page enclose the key sought. A scan that checks this for every page, and
-// continues at a fence, terminates.
+// Whether the fences of a page enclose the key sought. If they do for every page read, a scan that
+// continues at a fence terminates.
 template <class Space, Comparator Compare>
 bool PageTree<Space, Compare>::HasSought(const View& page, Seek seek, std::string_view key) {
   const format::PageTail tail = page.tail();
@@ -118,7 +118,7 @@ StatusOr<std::optional<std::string>> PageTree<Space, Compare>::FenceBeyond(Seek 
                        : seek == Seek::kBefore ? page.ChildBefore(key)
                        : seek == Seek::kFirst  ? 0
                                                : page.count() - 1;
-    const unsigned slot = downwards ? i : i + 1;  // the key of this slot is the fence
+    const unsigned slot = downwards ? i : i + 1;  // its key is the fence
     if (slot > 0 && slot < page.count()) {
       std::optional<std::string> fence(std::in_place);
       Builder::CopyKeyOf(page, slot, &*fence);
@@ -130,8 +130,8 @@ StatusOr<std::optional<std::string>> PageTree<Space, Compare>::FenceBeyond(Seek 
   }
 }
 
-// Loads a page that a descent found evicted: child number `child` of `above`. The more leaves a
-// scan has missed, the more of the next leaves are loaded with it, by concurrent reads.
+// Loads a page that a descent found evicted: child number `child` of `above`. The more leaves a scan
+// has missed, the more of those beyond it are loaded too, with reads that are in flight together.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::LoadIfMissed(const Reached& page, Line* above, unsigned child, bool backwards, Copy* copy) const {
   if constexpr (!Space::kResident) {
