@@ -295,7 +295,7 @@ void Planner::AddWordAccess(Nodes conjuncts, std::vector<Access>* candidates) {
   }
 }
 
-// Takes equal values once, because they would show a row twice.
+// Takes each of several equal values only once, because otherwise a row would be shown twice.
 std::optional<Access> Planner::OfIn(const NodeRef& node) {
   const Column column = ColumnOf(*node);
   std::vector<Condition> alternatives;

@@ -14,7 +14,7 @@ struct FileMap {
   std::vector<std::uint32_t> leaf_sizes;  // bytes of the images of the leaves, a multiple of 512
   std::uint64_t num_inner = 0;            // pages above the leaves
   std::uint64_t num_long = 0;             // values stored out of line
-  std::vector<std::uint64_t> free_runs;   // bytes of each
+  std::vector<std::uint64_t> free_runs;   // bytes of each free run
 };
 
 // Returns nullopt if the file is neither a tree nor an array, or cannot be read.

@@ -214,7 +214,7 @@ auto PageArray<Space>::ProcessAbsent(WriterState& writer, std::uint64_t id, Visi
   Guard guard(*this, writer, nullptr);
   writer.busy.store(true, std::memory_order_seq_cst);  // replaces the fence of a leaf's lock
   if (space_.gate().IsClosed()) return std::nullopt;
-  sync::MutexLock lock(structure_mutex_);  // released before the guard ends, because that may pause
+  sync::MutexLock lock(structure_mutex_);  // released before the guard ends, because the end of the guard may pause
   Reached reached;
   if (Find(place.leaf, &reached) != Way::kAbsent) return std::nullopt;
   const ActionT action = [&] {

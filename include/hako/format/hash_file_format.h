@@ -69,7 +69,7 @@ struct HashSuperBlock {
   Le<std::uint64_t> clean;  // 1 = closed cleanly; then the next five fields are valid
   Le<std::uint64_t> num_lines;
   Le<std::uint64_t> index_extents;
-  Le<std::uint64_t> index_check;  // of the index, in its extents or behind the note
+  Le<std::uint64_t> index_check;  // checksum of the index, in its extents or behind the note
   Le<std::uint64_t> note_size;    // of the closing note, at tail
   Le<std::uint64_t> note_check;
   std::array<std::byte, 64> metadata;  // the user's

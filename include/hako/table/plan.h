@@ -65,7 +65,7 @@ struct Access {
   std::size_t order_at = 0;                                   // how many first bytes of each entry the order ignores
   // The conjuncts, by bit, that a row meets if and only if this access finds it.
   std::uint64_t exact = 0;
-  std::uint64_t word_of = 0;                // the conjunct of which this word is one
+  std::uint64_t word_of = 0;                // the conjunct that this word belongs to
   std::size_t num_words = 0;                // words of that conjunct
   std::optional<std::uint64_t> count = {};  // entries, if they were counted
 };
