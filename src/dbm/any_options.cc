@@ -122,7 +122,7 @@ TreeOptions TreeOptionsOf(const AnyOptions& options) {
   return tree;
 }
 
-StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults) {
+StatusOr<AnyOptions> ParseAnyOptions(StringArg name, AnyOptions defaults) {
   AnyOptions options = std::move(defaults);
   const std::size_t mark = name.rfind('?');
   options.path = name.substr(0, mark);

@@ -85,7 +85,7 @@ struct OtherTrees {
 
 }  // namespace
 
-void AnyDBM::AddTree(std::string_view order, std::string_view codec, OpenTree open, SalvageTree salvage, RestoreTree restore) {
+void AnyDBM::AddTree(StringArg order, StringArg codec, OpenTree open, SalvageTree salvage, RestoreTree restore) {
   OtherTrees& trees = OtherTrees::Get();
   const sync::MutexLock lock(trees.mutex);
   trees.functions[{std::string(order), std::string(codec)}] = {open, salvage, restore};

@@ -19,7 +19,7 @@ std::string_view FirstCharacter(std::string_view text) {
 
 }  // namespace
 
-std::optional<SearchMode> SearchModeOfName(std::string_view name) {
+std::optional<SearchMode> SearchModeOfName(StringArg name) {
   constexpr std::pair<std::string_view, SearchMode> kModes[] = {{"contain", SearchMode::kContain},
                                                                 {"begin", SearchMode::kBegin},
                                                                 {"end", SearchMode::kEnd},
@@ -37,7 +37,7 @@ struct KeyMatcher::Pattern {
   text::RegularExpression regex;
 };
 
-StatusOr<KeyMatcher> KeyMatcher::Make(SearchMode mode, std::string_view pattern) {
+StatusOr<KeyMatcher> KeyMatcher::Make(SearchMode mode, StringArg pattern) {
   auto made = std::make_shared<Pattern>(Pattern{mode, std::string(pattern), {}});
   if (mode == SearchMode::kRegex) {
     HAKO_ASSIGN_OR_RETURN(made->regex, text::RegularExpression::Compile(pattern));
@@ -45,7 +45,7 @@ StatusOr<KeyMatcher> KeyMatcher::Make(SearchMode mode, std::string_view pattern)
   return KeyMatcher(std::move(made));
 }
 
-bool KeyMatcher::operator()(std::string_view key) const {
+bool KeyMatcher::operator()(StringArg key) const {
   switch (pattern_->mode) {
     case SearchMode::kContain:
       return key.find(pattern_->text) != key.npos;
@@ -61,7 +61,7 @@ bool KeyMatcher::operator()(std::string_view key) const {
   return true;
 }
 
-std::size_t EditDistance(std::string_view a, std::string_view b) {
+std::size_t EditDistance(StringArg a, StringArg b) {
   if (a.size() < b.size()) std::swap(a, b);
   std::vector<std::string_view> characters;  // the characters of the shorter text
   for (; !b.empty(); b.remove_prefix(characters.back().size())) characters.push_back(FirstCharacter(b));
@@ -78,7 +78,7 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-void NearestKeys::Show(std::string_view key) {
+void NearestKeys::Show(StringArg key) {
   Found found(EditDistance(pattern_, key), key);
   if (heap_.size() == capacity_) {
     if (heap_.empty() || !(found < heap_.front())) return;

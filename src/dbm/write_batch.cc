@@ -36,7 +36,7 @@ void WriteBatch::Add(Operations* to, Kind kind, std::string_view key, std::strin
   HAKO_CATCH_NO_MEMORY(status_ = NoMemoryError();)
 }
 
-void WriteBatch::Set(std::string_view key, std::string_view value, std::uint64_t expire_at) {
+void WriteBatch::Set(StringArg key, StringArg value, IntegerArg<std::uint64_t> expire_at) {
   if (!status_.ok()) return;
   if (expire_at > Expiry::kTimeMax) {
     status_ = absl::InvalidArgumentError("the time of expiry is out of range");
@@ -51,7 +51,7 @@ void WriteBatch::Set(std::string_view key, std::string_view value, std::uint64_t
   times_.back() = expire_at;
 }
 
-void WriteBatch::Expect(std::string_view key, const hako::Expect& expected) {
+void WriteBatch::Expect(StringArg key, const hako::Expect& expected) {
   switch (expected.kind()) {
     case hako::Expect::Kind::kAbsent:
       return Add(&conditions_, Kind::kAbsent, key, {});

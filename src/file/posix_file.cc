@@ -170,6 +170,8 @@ StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& path, co
   std::string absolute = std::filesystem::absolute(path, error).string();
   if (error) return SystemError(error.value(), absl::StrCat("cannot open ", path));
   std::unique_ptr<PosixFile> file(new PosixFile(std::move(absolute), options, size_max));
+  if (options.lock_timeout.count() < 0)
+    return absl::InvalidArgumentError(absl::StrCat("FileOptions::lock_timeout of ", path, " is negative"));
   // Limits the timeout to some years, so that the deadline does not overflow the clock.
   const std::chrono::milliseconds timeout = std::min<std::chrono::milliseconds>(options.lock_timeout, std::chrono::hours(24 * 365));
   const auto deadline = std::chrono::steady_clock::now() + timeout;

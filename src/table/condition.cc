@@ -162,10 +162,10 @@ Condition operator>=(const Column& column, const Value& value) { return column.O
 Condition Column::Between(const Value& low, const Value& high) const { return Of(Op::kBetween, std::array{low, high}); }
 Condition Column::In(std::vector<Value> values) const { return Of(Op::kIn, values); }
 
-Condition Column::Contains(std::string_view text) const { return OfText(Op::kContains, text); }
-Condition Column::BeginsWith(std::string_view text) const { return OfText(Op::kBegins, text); }
-Condition Column::EndsWith(std::string_view text) const { return OfText(Op::kEnds, text); }
-Condition Column::Matches(std::string_view regex) const {
+Condition Column::Contains(StringArg text) const { return OfText(Op::kContains, text); }
+Condition Column::BeginsWith(StringArg text) const { return OfText(Op::kBegins, text); }
+Condition Column::EndsWith(StringArg text) const { return OfText(Op::kEnds, text); }
+Condition Column::Matches(StringArg regex) const {
   Node node = Leaf(Op::kRegex, std::array{Value(regex)});
   StatusOr<text::RegularExpression> compiled = text::RegularExpression::Compile(regex);
   if (compiled.ok())
@@ -174,26 +174,26 @@ Condition Column::Matches(std::string_view regex) const {
     node.status = absl::InvalidArgumentError(absl::StrCat("column '", name_, "': ", compiled.status().message()));
   return Made(std::move(node));
 }
-Condition Column::HasAll(std::string_view words) const {
+Condition Column::HasAll(StringArg words) const {
   Node node = Leaf(Op::kAllWords, std::array{Value(words)});
   node.words = table::WordsOf(words);
   std::sort(node.words.begin(), node.words.end());
   node.words.erase(std::unique(node.words.begin(), node.words.end()), node.words.end());
   return Made(std::move(node));
 }
-Condition Column::HasAny(std::string_view words) const {
+Condition Column::HasAny(StringArg words) const {
   Node node = Leaf(Op::kAnyWord, std::array{Value(words)});
   node.words = table::WordsOf(words);
   std::sort(node.words.begin(), node.words.end());
   node.words.erase(std::unique(node.words.begin(), node.words.end()), node.words.end());
   return Made(std::move(node));
 }
-Condition Column::HasPhrase(std::string_view words) const {
+Condition Column::HasPhrase(StringArg words) const {
   Node node = Leaf(Op::kPhrase, std::array{Value(words)});
   node.words = table::WordsOf(words);
   return Made(std::move(node));
 }
-Condition Column::Search(std::string_view expression) const { return table::SearchParser(*this, expression).Parse(); }
+Condition Column::Search(StringArg expression) const { return table::SearchParser(*this, expression).Parse(); }
 Condition Column::IsNull() const { return Of(Op::kIsNull); }
 Condition Column::IsNotNull() const { return Of(Op::kIsNotNull); }
 

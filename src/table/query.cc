@@ -90,14 +90,14 @@ StatusOr<std::uint64_t> Query::Count() const HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-StatusOr<Aggregates> Query::Aggregate(std::string_view column) const HAKO_TRY {
+StatusOr<Aggregates> Query::Aggregate(StringArg column) const HAKO_TRY {
   QueryRun run(*this);
   HAKO_ASSIGN_OR_RETURN(table::FiguresByGroup all, run.FindFigures(std::nullopt, {std::string(column)}));
   return all.empty() ? Aggregates() : std::move(all.begin()->second[0]);
 }
 HAKO_OR_NO_MEMORY
 
-StatusOr<Query::Groups> Query::GroupBy(std::string_view column, std::string_view of) const HAKO_TRY {
+StatusOr<Query::Groups> Query::GroupBy(StringArg column, StringArg of) const HAKO_TRY {
   QueryRun run(*this);
   HAKO_ASSIGN_OR_RETURN(table::FiguresByGroup figures, run.FindFigures(std::string(column), {std::string(of)}));
   Groups groups;

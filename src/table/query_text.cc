@@ -284,7 +284,7 @@ class Parser {
       for (const OwnedValue& value : values) views.push_back(value.get());
       return column.In(std::move(views));
     }
-    using Make = Condition (Column::*)(std::string_view) const;
+    using Make = Condition (Column::*)(StringArg) const;
     static constexpr std::pair<const char*, Make> kOfText[] = {
         {"contains", &Column::Contains}, {"begins", &Column::BeginsWith}, {"ends", &Column::EndsWith},    {"matches", &Column::Matches},
         {"all", &Column::HasAll},        {"any", &Column::HasAny},        {"phrase", &Column::HasPhrase}, {"search", &Column::Search}};
@@ -385,7 +385,7 @@ class Parser {
 
 }  // namespace
 
-StatusOr<Statement> ParseStatement(std::string_view text, std::span<const Value> parameters) { return Parser(text, parameters).ParseAll(); }
-StatusOr<Condition> ParseCondition(std::string_view text) { return Parser(text).ParseConditionAlone(); }
+StatusOr<Statement> ParseStatement(StringArg text, std::span<const Value> parameters) { return Parser(text, parameters).ParseAll(); }
+StatusOr<Condition> ParseCondition(StringArg text) { return Parser(text).ParseConditionAlone(); }
 
 }  // namespace hako

@@ -100,7 +100,7 @@ Value RowView::Get(ColumnId column) const {
   return {};
 }
 
-Value RowView::Get(std::string_view column) const {
+Value RowView::Get(StringArg column) const {
   if (names_ == nullptr) return {};
   const table::StoredColumn* const found = names_->Find(column);
   return found == nullptr ? Value() : Get(found->id);

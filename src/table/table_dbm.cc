@@ -124,11 +124,11 @@ Status TableDBM::Close() {
   return status.ok() ? closed : status;
 }
 
-Status TableDBM::Put(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kPut, key, cells); }
-Status TableDBM::PutKeep(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kPutKeep, key, cells); }
-Status TableDBM::Update(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kUpdate, key, cells); }
-Status TableDBM::Append(std::string_view key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kAppend, key, cells); }
-Status TableDBM::Remove(std::string_view key) { return ChangeOne(*core_, ChangeKind::kRemove, key, {}); }
+Status TableDBM::Put(StringArg key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kPut, key, cells); }
+Status TableDBM::PutKeep(StringArg key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kPutKeep, key, cells); }
+Status TableDBM::Update(StringArg key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kUpdate, key, cells); }
+Status TableDBM::Append(StringArg key, std::span<const Cell> cells) { return ChangeOne(*core_, ChangeKind::kAppend, key, cells); }
+Status TableDBM::Remove(StringArg key) { return ChangeOne(*core_, ChangeKind::kRemove, key, {}); }
 
 Status TableDBM::Write(const TableBatch& batch) HAKO_TRY {
   if (batch.changes_.empty()) return GetHealth();
@@ -147,18 +147,18 @@ Status TableDBM::Write(const TableBatch& batch) HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-Status TableDBM::Get(std::string_view key, Row* row) {
+Status TableDBM::Get(StringArg key, Row* row) {
   row->set_names(&core_->catalogue.names());
   return core_->FetchRow(key, &row->buffer());
 }
-StatusOr<Row> TableDBM::Get(std::string_view key) HAKO_TRY {
+StatusOr<Row> TableDBM::Get(StringArg key) HAKO_TRY {
   Row row;
   HAKO_RETURN_IF_ERROR(Get(key, &row));
   return row;
 }
 HAKO_OR_NO_MEMORY
 
-Status TableDBM::Get(std::string_view key, FunctionRef<void(const RowView&)> visitor) HAKO_TRY {
+Status TableDBM::Get(StringArg key, FunctionRef<void(const RowView&)> visitor) HAKO_TRY {
   table::RowBuffer bytes;
   HAKO_RETURN_IF_ERROR(core_->FetchRow(key, &bytes));
   visitor(RowView(bytes.view(), &core_->catalogue.names()));
@@ -166,7 +166,7 @@ Status TableDBM::Get(std::string_view key, FunctionRef<void(const RowView&)> vis
 }
 HAKO_OR_NO_MEMORY
 
-StatusOr<bool> TableDBM::Contains(std::string_view key) {
+StatusOr<bool> TableDBM::Contains(StringArg key) {
   HAKO_RETURN_IF_ERROR(table::CheckKey(key));
   const Status status = core_->store->Fetch(table::RowKeyBuffer(key).view(), [](std::size_t) -> char* { return nullptr; });
   if (!status.ok() && !absl::IsNotFound(status)) return status;
@@ -175,7 +175,7 @@ StatusOr<bool> TableDBM::Contains(std::string_view key) {
 
 StatusOr<std::uint64_t> TableDBM::Count() { return core_->CountRows(); }
 
-StatusOr<ColumnId> TableDBM::FindColumn(std::string_view name) const {
+StatusOr<ColumnId> TableDBM::FindColumn(StringArg name) const {
   const table::StoredColumn* const column = core_->catalogue.names().Find(name);
   if (column == nullptr) return AbsentError();
   return column->id;
@@ -202,7 +202,7 @@ std::vector<IndexInfo> TableDBM::Indices() const {
 
 // A new column is published once it is stored. Writers obey new rules of an existing column before
 // its rows are checked, so a row that passed the check cannot break them later.
-Status TableDBM::SetColumn(std::string_view name, const ColumnOptions& options) HAKO_TRY {
+Status TableDBM::SetColumn(StringArg name, const ColumnOptions& options) HAKO_TRY {
   TableCore& core = *core_;
   const sync::MutexLock lock(core.catalogue.mutex());
   (void)table::RemoveLeftovers(core);
@@ -297,7 +297,7 @@ Status TableDBM::CreateIndex(const IndexOptions& options) HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-Status TableDBM::DropIndex(std::string_view name) HAKO_TRY {
+Status TableDBM::DropIndex(StringArg name) HAKO_TRY {
   TableCore& core = *core_;
   const sync::MutexLock lock(core.catalogue.mutex());
   (void)table::RemoveLeftovers(core);

@@ -239,6 +239,79 @@ hako::Status GetIntoAStringByNumber(hako::ArrayDBM<>& db, std::string& value) {
 #endif
 }
 
+// A literal 0 or nullptr is a null pointer to characters.
+hako::Status KeyIsZero(hako::HashDBM<>& db) {
+#ifdef KEY_IS_ZERO  // refused: no known conversion
+  return db.Get(0).status();
+#else
+  return db.Get("0").status();
+#endif
+}
+
+hako::Status ValueIsNull(hako::AnyDBM& db) {
+#ifdef VALUE_IS_NULL  // refused: no known conversion
+  return db.Set("k", nullptr);
+#else
+  return db.Set("k", {});
+#endif
+}
+
+hako::Status DelimiterIsACharacter(hako::TinyDBM<>& db) {
+#ifdef DELIMITER_IS_A_CHARACTER  // refused: StringArg
+  return db.Append("k", "v", ',');
+#else
+  return db.Append("k", "v", ",");
+#endif
+}
+
+hako::Status GetIntoNothing(hako::TreeDBM<>& db) {
+#ifdef GET_INTO_NOTHING  // refused: deleted
+  return db.Get("k", nullptr);
+#else
+  return db.Contains("k").status();
+#endif
+}
+
+hako::Status RangeUpToNull(hako::TreeDBM<>& db) {
+#ifdef RANGE_UP_TO_NULL  // refused: StringArg
+  return db.RemoveRange("k", nullptr).status();
+#else
+  return db.RemoveRange("k", std::nullopt).status();
+#endif
+}
+
+hako::Status NumberOfARecordIsADouble(hako::ArrayDBM<>& db, double number) {
+#ifdef NUMBER_OF_A_RECORD_IS_A_DOUBLE  // refused: no known conversion
+  return db.Set(number, "v");
+#else
+  return db.Set(static_cast<int>(number), "v");
+#endif
+}
+
+hako::Status IncrementByADouble(hako::HashDBM<>& db) {
+#ifdef INCREMENT_BY_A_DOUBLE  // refused: IntegerArg
+  return db.Increment("k", 1.5).status();
+#else
+  return db.Increment("k", -1).status();
+#endif
+}
+
+std::vector<hako::KeyValue> RecordWithoutAValue() {
+#ifdef RECORD_WITHOUT_A_VALUE  // refused: KeyValue
+  return {{"k", nullptr}};
+#else
+  return {{"k", {}}};
+#endif
+}
+
+hako::Value CellByNumber(const hako::Row& row) {
+#ifdef CELL_BY_NUMBER  // refused: StringArg
+  return row[0];
+#else
+  return row["0"];
+#endif
+}
+
 hako::Status StatusIsIgnored(hako::HashDBM<>& db) {
 #ifdef A_STATUS_IS_IGNORED  // refused: nodiscard
   db.Set("k", "v");
@@ -259,7 +332,9 @@ int main() {
                      sizeof(&GetMultiByNumber) + sizeof(&ProcessFirstReturnsBool) + sizeof(&ActionOfATemporary) +
                      sizeof(&ActionWithATimeOfATemporary) + sizeof(&ActionKeepingTheTimeOfATemporary) + sizeof(&ExpectOfATemporary) +
                      sizeof(&OnEvictionReturnsBool) + sizeof(&OnDamageReturnsAStatus) + sizeof(&PassDamageReturnsBool) +
-                     sizeof(&GetIntoAStringByReference) + sizeof(&GetIntoAStringByNumber) + sizeof(&StatusIsIgnored) ==
+                     sizeof(&GetIntoAStringByReference) + sizeof(&GetIntoAStringByNumber) + sizeof(&KeyIsZero) + sizeof(&ValueIsNull) +
+                     sizeof(&DelimiterIsACharacter) + sizeof(&GetIntoNothing) + sizeof(&RangeUpToNull) + sizeof(&NumberOfARecordIsADouble) +
+                     sizeof(&IncrementByADouble) + sizeof(&RecordWithoutAValue) + sizeof(&CellByNumber) + sizeof(&StatusIsIgnored) ==
                  0
              ? 1
              : 0;

@@ -1,5 +1,6 @@
 // Each public call of each database as a reader of its declaration would write it: it compiles, and does what
-// its name says. Spellings that must not compile are in test/consumer/refused.cc.
+// its name says. Null pointers and numbers in place of strings do not compile, nor do other numbers than
+// integers in place of these; test/consumer/refused.cc has the mistakes whose error must say what is wrong.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -11,11 +12,14 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/array/record_key.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/array_dbm.h"
 #include "hako/dbm/baby_dbm.h"
@@ -39,6 +43,158 @@ using Value = std::optional<std::string_view>;
 
 const auto kNotFound = StatusIs(absl::StatusCode::kNotFound);
 const auto kAborted = StatusIs(absl::StatusCode::kAborted);
+
+// Accepts what a string_view would read through a null pointer, or make of a number.
+template <class T>
+concept TakesNullPairs = requires {
+  T{nullptr, "v"};
+}
+|| requires { T{"k", nullptr}; }
+|| requires { T{"k", 0}; };
+static_assert(!TakesNullPairs<KeyValue> && !TakesNullPairs<NumberedValue>);
+
+template <class D>
+void RefuseNulls() {
+  using Iterator = typename D::Iterator;
+  static_assert(
+      !requires(D & d) { d.Get(nullptr); } && !requires(D & d) { d.Get(nullptr, std::span<char>()); });
+  static_assert(
+      !requires(D & d) { d.Get("k", nullptr); } && !requires(D & d) { d.Get("k", 0); });
+  static_assert(
+      !requires(D & d) { d.GetOr(nullptr, "v"); } && !requires(D & d) { d.GetOr(0, "v"); });
+  static_assert(
+      !requires(D & d) { d.GetOr("k", nullptr); } && !requires(D & d) { d.GetOr("k", 0); });
+  static_assert(
+      !requires(D & d) { d.GetSize(nullptr); } && !requires(D & d) { d.GetSize(0); });
+  static_assert(
+      !requires(D & d) { d.Contains(nullptr); } && !requires(D & d) { d.Persist(0); });
+  static_assert(
+      !requires(D & d) { d.Set(nullptr, "v"); } && !requires(D & d) { d.Set("k", nullptr); });
+  static_assert(
+      !requires(D & d) { d.Set("k", 0); } && !requires(D & d) { d.Set("k", 'v'); } && !requires(D & d) { d.Set('k', "v"); });
+  static_assert(
+      !requires(D & d) { d.Set("k", nullptr, SetOptions()); } && !requires(D & d) { d.Set("k", 0, SetOptions()); });
+  static_assert(
+      !requires(D & d) { d.Replace(0, "v"); } && !requires(D & d) { d.Replace("k", nullptr); });
+  static_assert(
+      !requires(D & d) { d.Remove(nullptr); } && !requires(D & d) { d.Remove('k'); });
+  static_assert(
+      !requires(D & d) { d.Append(nullptr, "v"); } && !requires(D & d) { d.Append("k", 0); });
+  static_assert(
+      !requires(D & d) { d.Append("k", "v", nullptr); } && !requires(D & d) { d.Append("k", "v", ','); });
+  static_assert(!requires(D & d) { d.CompareExchange(0, Expect::Any(), Action::Remove()); });
+  static_assert(
+      !requires(D & d) { d.Increment(0); } && !requires(D & d) { d.Increment("k", 1.5); });
+  static_assert(
+      !requires(D & d) { d.Increment("k", 'a'); } && !requires(D & d) { d.Increment("k", 1, true); });
+  static_assert(
+      !requires(D & d) { d.SetExpiry(0, 1); } && !requires(D & d) { d.SetExpiry("k", 1.5); });
+  static_assert(
+      !requires(D & d) { d.GetExpiry(nullptr); } && !requires(D & d) { d.GetExpiry(0); });
+  static_assert(!requires(D & d) { d.Process(nullptr, Action::Keep()); });
+  static_assert(
+      !requires(D & d) { d.Rekey("k", nullptr); } && !requires(D & d) { d.Rekey(0, "k"); });
+  static_assert(
+      !requires(D & d) { d.PushLast(nullptr); } && !requires(D & d) { d.PushLast(0); });
+  static_assert(
+      !requires(D & d) { Search(d, SearchMode::kBegin, nullptr); } && !requires(D & d) { Search(d, SearchMode::kBegin, 0); });
+  static_assert(
+      !requires(Iterator & it) { it.Jump(nullptr); } && !requires(Iterator & it) { it.Jump('k'); });
+  static_assert(
+      !requires(Iterator & it) { it.Set(nullptr); } && !requires(Iterator & it) { it.Set(0); });
+}
+
+template <class D>
+void RefuseNullsInOrder() {
+  using Iterator = typename D::Iterator;
+  static_assert(
+      !requires(D & d) { d.Range(nullptr); } && !requires(D & d) { d.Range(0); } && !requires(D & d) { d.Range(0, "k"); });
+  static_assert(
+      !requires(D & d) { d.Range("k", nullptr); } && !requires(D & d) { d.Range("k", 0); });
+  static_assert(
+      !requires(D & d) { d.ReverseRange(0); } && !requires(D & d) { d.ReverseRange("k", nullptr); });
+  static_assert(
+      !requires(D & d) { d.PrefixRange(0); } && !requires(D & d) { d.PrefixRange('k'); });
+  static_assert(
+      !requires(D & d) { d.CountRange(0); } && !requires(D & d) { d.CountRange("k", nullptr); });
+  static_assert(
+      !requires(D & d) { d.RemoveRange(0); } && !requires(D & d) { d.RemoveRange("k", nullptr); });
+  static_assert(
+      !requires(Iterator & it) { it.JumpLower(nullptr); } && !requires(Iterator & it) { it.JumpUpper('k'); });
+}
+
+// Keys that are no numbers.
+template <class D>
+void RefuseZeros() {
+  using Iterator = typename D::Iterator;
+  static_assert(
+      !requires(D & d) { d.Get(0); } && !requires(D & d) { d.Set(0, "v"); } && !requires(D & d) { d.Remove(0); });
+  static_assert(
+      !requires(D & d) { d.Contains(0); } && !requires(D & d) { d.Append(0); });
+  static_assert(
+      !requires(D & d) { d.Process(0, Action::Keep()); } && !requires(Iterator & it) { it.Jump(0); });
+}
+
+// Numbers of records are integers.
+template <class D>
+void RefuseOtherNumbers() {
+  using Iterator = typename D::Iterator;
+  static_assert(
+      !requires(D & d) { d.Get(1.5); } && !requires(D & d) { d.Get('1'); } && !requires(D & d) { d.Get(true); });
+  static_assert(
+      !requires(D & d) { d.Get(1, nullptr); } && !requires(D & d) { d.Get(1.5, std::span<char>()); });
+  static_assert(
+      !requires(D & d) { d.Contains(1.5); } && !requires(D & d) { d.Remove(1.5); } && !requires(D & d) { d.Remove('1'); });
+  static_assert(
+      !requires(D & d) { d.Set(1.5, "v"); } && !requires(D & d) { d.Set('1', "v"); } && !requires(D & d) { d.Set(1, nullptr); });
+  static_assert(
+      !requires(D & d) { d.Set(0, 0); } && !requires(D & d) { d.Append(nullptr); } && !requires(D & d) { d.Append(0); });
+  static_assert(
+      !requires(D & d) { d.Process(1.5, Action::Keep()); } && !requires(D & d) { d.Process('1', Action::Keep()); });
+  static_assert(
+      !requires(D & d) { d.CountRange(0, 1.5); } && !requires(D & d) { d.CountRange(0, "9"); });
+  static_assert(
+      !requires(D & d) { d.RemoveRange(0, '9'); } && !requires(D & d) { d.RemoveRange(0, nullptr); });
+  static_assert(
+      !requires(Iterator & it) { it.Jump(1.5); } && !requires(Iterator & it) { it.JumpLower(1.5); });
+}
+
+template <class Batch>
+void RefuseNullsInBatches() {
+  static_assert(
+      !requires(Batch & b) { b.Set(0, "v"); } && !requires(Batch & b) { b.Set("k", nullptr); });
+  static_assert(
+      !requires(Batch & b) { b.Set("k", "v", 1.5); } && !requires(Batch & b) { b.SetAppliedIndex(1.5); });
+  static_assert(
+      !requires(Batch & b) { b.Remove(nullptr); } && !requires(Batch & b) { b.Remove(0); });
+  static_assert(
+      !requires(Batch & b) { b.RemoveRange(0); } && !requires(Batch & b) { b.RemoveRange("k", nullptr); });
+  static_assert(!requires(Batch & b) { b.Expect(0, Expect::Any()); });
+}
+
+template <class ActionT, class ExpectT, class AnyT>
+void RefuseNullValues() {
+  static_assert(
+      !requires { ActionT::Set(nullptr); } && !requires { ActionT::Set(0); } && !requires { ActionT::Set("v", 1.5); });
+  static_assert(!requires { ActionT::SetKeepingExpiry(0); });
+  static_assert(
+      !requires { ExpectT::Value(nullptr); } && !requires { ExpectT::Value(0); });
+  static_assert(
+      !requires { AnyT::Open(nullptr); } && !requires { AnyT::Open(0); });
+}
+
+TEST(NaturalCalls, NullsAndOtherNumbersDoNotCompile) {
+  RefuseNulls<HashDBM<>>(), RefuseNulls<TreeDBM<>>(), RefuseNulls<ArrayDBM<>>(), RefuseNulls<TinyDBM<>>();
+  RefuseNulls<BabyDBM<>>(), RefuseNulls<MemoryArrayDBM<>>(), RefuseNulls<AnyDBM>();
+  RefuseNullsInOrder<TreeDBM<>>(), RefuseNullsInOrder<BabyDBM<>>(), RefuseNullsInOrder<AnyDBM>();
+  RefuseNullsInOrder<ArrayDBM<>>(), RefuseNullsInOrder<MemoryArrayDBM<>>();
+  RefuseZeros<HashDBM<>>(), RefuseZeros<TreeDBM<>>(), RefuseZeros<TinyDBM<>>(), RefuseZeros<BabyDBM<>>(), RefuseZeros<AnyDBM>();
+  RefuseOtherNumbers<ArrayDBM<>>(), RefuseOtherNumbers<MemoryArrayDBM<>>();
+  RefuseNullsInBatches<WriteBatch>();
+  RefuseNullValues<Action, Expect, AnyDBM>();
+  static_assert(sizeof(StringArg) == sizeof(std::string_view) && std::is_trivially_copyable_v<StringArg>);
+  static_assert(sizeof(RecordId) == sizeof(std::uint64_t) && std::is_trivially_copyable_v<RecordId>);
+}
 
 // Of every database. Keys are numbers and values have 8 bytes, as an array wants them.
 template <class D>
@@ -66,6 +222,14 @@ void UseRecords(D& db) {
   EXPECT_THAT(db.Remove("9"), kNotFound);
   EXPECT_THAT(db.Remove("2", &old), IsOk());
   EXPECT_EQ(old, two);
+  EXPECT_THAT(db.Set({"21", 1}, {two.data(), two.size()}), IsOk());
+  EXPECT_THAT(db.Remove("2", nullptr), IsOk());
+  const char array[16] = "2", *const pointer = array;
+  const std::optional<std::string> optional = "2";
+  EXPECT_THAT(db.Set(array, two), IsOk());
+  EXPECT_THAT(db.Get(pointer), IsOkAndHolds(two));
+  EXPECT_THAT(db.Get(*optional), IsOkAndHolds(two));
+  EXPECT_THAT(db.Remove(std::string_view(*optional)), IsOk());
   EXPECT_THAT(db.CompareExchange("1", Expect::Value(three), Action::Set(one)), IsOk());
   EXPECT_THAT(db.CompareExchange("1", Expect::Value(three), Action::Remove()), kAborted);
   bool found = false;
@@ -120,6 +284,8 @@ void UseRecords(D& db) {
   EXPECT_THAT(db.ProcessEach([&](auto key, auto value) { count += static_cast<int>(key.size() + value.size()) * 0; }), IsOk());
   EXPECT_EQ(count, 2);
   EXPECT_THAT(db.ProcessEachParallel(2, [](std::string_view, std::string_view) {}), IsOk());
+  EXPECT_THAT(db.ProcessEachParallel(static_cast<unsigned>(-1), [](std::string_view, std::string_view) {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("threads")));
   EXPECT_THAT(db.ProcessFirst([&](std::string_view key, std::string_view) { seen = key; }), IsOk());
   std::vector<std::string> shown;
   auto it = db.MakeIterator();
@@ -171,6 +337,13 @@ void UseTexts(D& db) {
   EXPECT_THAT(db.Get("log"), IsOkAndHolds("a,b,c"));
   EXPECT_THAT(db.Set("", ""), IsOk());
   EXPECT_THAT(db.Get(""), IsOkAndHolds(""));
+  EXPECT_THAT(db.Get(std::string_view()), IsOkAndHolds(""));
+  EXPECT_THAT(db.Set("a", {}), IsOk());
+  EXPECT_THAT(db.Get("a"), IsOkAndHolds(""));
+  EXPECT_THAT(db.Set("a", "1\0002"), IsOk());  // a C string
+  EXPECT_THAT(db.Get("a"), IsOkAndHolds("1"));
+  EXPECT_THAT(db.Set("a", {"1\0002", 3}), IsOk());
+  EXPECT_THAT(db.Get("a"), IsOkAndHolds(std::string("1\0002", 3)));
   EXPECT_THAT(db.PushLast("at the end"), IsOk());
   EXPECT_THAT(db.Clear(), IsOk());
 }
@@ -191,6 +364,9 @@ void UseOrder(D& db) {
   EXPECT_THAT(KeysOf(db.Range("12", "14")), ElementsAre("12", "13"));
   EXPECT_THAT(KeysOf(db.Range("14", "12")), ElementsAre());
   EXPECT_THAT(KeysOf(db.Range(std::string("1") + "2", std::string("14"))), ElementsAre("12", "13"));
+  EXPECT_THAT(KeysOf(db.Range("12", std::optional<std::string>("14"))), ElementsAre("12", "13"));
+  EXPECT_THAT(KeysOf(db.Range("12", std::nullopt)), ElementsAre("12", "13", "14"));
+  EXPECT_THAT(KeysOf(db.Range({}, "12")), ElementsAre("11"));
   EXPECT_THAT(KeysOf(db.ReverseRange()), ElementsAre("14", "13", "12", "11"));
   EXPECT_THAT(KeysOf(db.ReverseRange("12", "14")), ElementsAre("13", "12"));
   EXPECT_THAT(db.CountRange("12", "14"), IsOkAndHolds(2u));
@@ -232,7 +408,31 @@ void UseNumbers(D& db) {
   EXPECT_THAT(db.CountRange(7, 10), IsOkAndHolds(3u));
   EXPECT_THAT(db.RemoveRange(7, 10), IsOkAndHolds(3u));
   EXPECT_THAT(db.Remove(2), IsOk());
-  EXPECT_THAT(db.Set(-1, "no number"), StatusIs(absl::StatusCode::kOutOfRange));
+  for (const int number : {-1, -5}) {
+    const auto refused = StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("(-"));
+    EXPECT_THAT(db.Set(number, "none"), refused);
+    EXPECT_THAT(db.Get(number).status(), refused);
+    EXPECT_THAT(db.Get(number, &value), refused);
+    EXPECT_THAT(db.Contains(number).status(), refused);
+    EXPECT_THAT(db.Remove(number), refused);
+    EXPECT_THAT(db.Process(number, Action::Remove()), refused);
+    EXPECT_THAT(db.SetMulti(std::vector<NumberedValue>{{number, "none"}}), refused);
+    EXPECT_THAT(db.CountRange(0, number).status(), refused);
+    EXPECT_THAT(db.RemoveRange(0, number).status(), refused);
+    EXPECT_THAT(db.RemoveRange(number, 9).status(), refused);
+    auto it = db.MakeIterator();
+    it.Jump(number);
+    EXPECT_FALSE(it.Valid());
+    EXPECT_THAT(it.status(), refused);
+    it.JumpLower(number, true);
+    EXPECT_FALSE(it.Valid());
+    EXPECT_THAT(it.status(), refused);
+    it.Last();
+    EXPECT_EQ(it.id(), 11u);
+  }
+  EXPECT_THAT(db.Contains(std::size_t{10}), IsOkAndHolds(true));
+  EXPECT_THAT(db.Contains(10L), IsOkAndHolds(true));
+  EXPECT_THAT(db.Contains(short{10}), IsOkAndHolds(true));
   EXPECT_THAT(db.Set(10, "more than 8 bytes"), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_EQ(db.width(), 8u);
   auto it = db.MakeIterator();
@@ -373,6 +573,26 @@ TEST(NaturalCalls, OfOptionsThatHaveNoEffect) {
   EXPECT_THAT(AnyDBM::Open("?dbm=baby,log_archive=" + directory.path()).status(), refused);
   EXPECT_THAT(PositionalParallelFile::Open(path, {.block_size = 4096}).status(), refused);
   EXPECT_THAT(PositionalParallelFile::Open(path, {.padding = true}).status(), refused);
+}
+
+// A size of -1 is a mistake where it is not a limit that is never reached.
+TEST(NaturalCalls, OfNegativeOptions) {
+  TempDir directory;
+  const std::string path = directory.File("db");
+  const auto refused = [](const char* name) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, testing::AllOf(HasSubstr(name), HasSubstr("negative")));
+  };
+  const std::uint64_t negative = static_cast<std::uint64_t>(-1);
+  HashOptions hash;
+  hash.num_records = negative;
+  EXPECT_THAT(HashDBM<>::Open(path, hash).status(), refused("num_records"));
+  hash = {.min_read_size = negative};
+  EXPECT_THAT(HashDBM<PositionalParallelFile>::Open(path, hash).status(), refused("min_read_size"));
+  EXPECT_THAT(TinyDBM<>::Open({.num_records = negative}).status(), refused("num_records"));
+  EXPECT_THAT(TreeDBM<>::Open(path, {.cache_bytes = negative}).status(), refused("cache_bytes"));
+  EXPECT_THAT(ArrayDBM<>::Open(path, {.width = 8, .cache_bytes = negative}).status(), refused("cache_bytes"));
+  EXPECT_THAT(HashDBM<>::Open(path, {}, {.lock_timeout = std::chrono::seconds(-1)}).status(), refused("lock_timeout"));
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 // Load of a snapshot that the array cannot take says which file and which record, and keeps the records.

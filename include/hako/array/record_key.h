@@ -10,10 +10,21 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/integer_arg.h"
 #include "hako/base/status.h"
 #include "hako/format/array_format.h"
 
 namespace hako {
+
+// The number of a record as an argument.
+using RecordId = IntegerArg<std::uint64_t>;
+
+// OutOfRange: no record has this number.
+[[gnu::cold, gnu::noinline]] inline Status RecordIdError(RecordId id) {
+  const std::uint64_t number = id;
+  const std::string negative = id.IsNegative() ? absl::StrCat(" (", static_cast<std::int64_t>(number), ")") : std::string();
+  return absl::OutOfRangeError(absl::StrCat("record number ", number, negative, " exceeds the limit of ", kRecordIdMax));
+}
 
 // The key of a record: RecordKey(17).view() is "17".
 class RecordKey {

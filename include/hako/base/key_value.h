@@ -6,13 +6,14 @@
 #include <string_view>
 
 #include "hako/base/language.h"
+#include "hako/base/string_arg.h"
 
 namespace hako {
 
 // A key and its value, as views of bytes owned elsewhere.
 struct KeyValue {
-  std::string_view key;    // any bytes
-  std::string_view value;  // any bytes
+  StringArg key;    // any bytes
+  StringArg value;  // any bytes
   // When the record expires, in milliseconds since 1970; 0 = never.
   std::uint64_t expire_at = 0;
 };

@@ -254,7 +254,7 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInFile(const AnyOptions& options, 
 }
 
 template <Visitor V>
-Status AnyDBM::Process(std::string_view key, V&& visitor) {
+Status AnyDBM::Process(StringArg key, V&& visitor) {
   using Plain = std::remove_reference_t<V>;
   if constexpr (UpdateVisitor<Plain>) {
     return inside_->Process(key, UpdateRef(visitor));
@@ -266,7 +266,7 @@ Status AnyDBM::Process(std::string_view key, V&& visitor) {
 }
 
 template <Sink S>
-Status AnyDBM::Fetch(std::string_view key, S&& sink) {
+Status AnyDBM::Fetch(StringArg key, S&& sink) {
   return inside_->Fetch(key, SinkRef(sink));
 }
 
@@ -299,7 +299,7 @@ inline Status AnyDBM::ProcessState(StateRef visitor, const OnDamage& on_damage) 
 inline void AnyDBM::Iterator::First() {
   if (inside_ != nullptr) inside_->First();
 }
-inline void AnyDBM::Iterator::Jump(std::string_view key) {
+inline void AnyDBM::Iterator::Jump(StringArg key) {
   if (inside_ != nullptr) inside_->Jump(key);
 }
 inline void AnyDBM::Iterator::Next() {
@@ -308,10 +308,10 @@ inline void AnyDBM::Iterator::Next() {
 inline void AnyDBM::Iterator::Last() {
   if (inside_ != nullptr) inside_->Last();
 }
-inline void AnyDBM::Iterator::JumpLower(std::string_view key, bool inclusive) {
+inline void AnyDBM::Iterator::JumpLower(StringArg key, bool inclusive) {
   if (inside_ != nullptr) inside_->JumpLower(key, inclusive);
 }
-inline void AnyDBM::Iterator::JumpUpper(std::string_view key, bool inclusive) {
+inline void AnyDBM::Iterator::JumpUpper(StringArg key, bool inclusive) {
   if (inside_ != nullptr) inside_->JumpUpper(key, inclusive);
 }
 inline void AnyDBM::Iterator::Previous() {
@@ -332,15 +332,13 @@ inline AnyDBM::Iterator::Iterator(AnyDBM* database, std::unique_ptr<CursorInterf
 
 inline AnyDBM::AnyDBM(std::unique_ptr<Interface> inside) : inside_(std::move(inside)) {}
 inline AnyDBM::~AnyDBM() = default;
-inline Status AnyDBM::Append(std::string_view key, std::string_view value, std::string_view delimiter) {
-  return inside_->Append(key, value, delimiter);
-}
+inline Status AnyDBM::Append(StringArg key, StringArg value, StringArg delimiter) { return inside_->Append(key, value, delimiter); }
 inline Status AnyDBM::ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
   return inside_->ProcessMulti(keys, visitor, extras);
 }
 inline const Expiry* AnyDBM::expiry() const { return inside_->expiry(); }
-inline Status AnyDBM::SetExpiry(std::string_view key, std::uint64_t expire_at) { return inside_->SetExpiry(key, expire_at); }
-inline StatusOr<std::uint64_t> AnyDBM::GetExpiry(std::string_view key) { return inside_->GetExpiry(key); }
+inline Status AnyDBM::SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at) { return inside_->SetExpiry(key, expire_at); }
+inline StatusOr<std::uint64_t> AnyDBM::GetExpiry(StringArg key) { return inside_->GetExpiry(key); }
 inline StatusOr<std::uint64_t> AnyDBM::RemoveExpired() { return inside_->RemoveExpired(); }
 inline void AnyDBM::Prefetch(std::span<const std::string_view> keys) const { inside_->Prefetch(keys); }
 inline bool AnyDBM::PrefetchReads() const { return inside_->PrefetchReads(); }
@@ -361,7 +359,7 @@ inline RangeView<AnyDBM::Iterator, true> AnyDBM::Range() {
   };
   return {MakeIterator(), start, inside_->KeyOrder()};
 }
-inline RangeView<AnyDBM::Iterator, true> AnyDBM::Range(std::string_view from, std::optional<std::string_view> to) {
+inline RangeView<AnyDBM::Iterator, true> AnyDBM::Range(StringArg from, std::optional<StringArg> to) {
   const auto start = [from, to](Iterator& it) {
     it.JumpUpper(from, true);
     return std::optional<std::string>(to);
@@ -375,14 +373,14 @@ inline RangeView<AnyDBM::Iterator, false> AnyDBM::ReverseRange() {
   };
   return {MakeIterator(), start, inside_->KeyOrder()};
 }
-inline RangeView<AnyDBM::Iterator, false> AnyDBM::ReverseRange(std::string_view from, std::optional<std::string_view> to) {
+inline RangeView<AnyDBM::Iterator, false> AnyDBM::ReverseRange(StringArg from, std::optional<StringArg> to) {
   const auto start = [from, to](Iterator& it) {
     to ? it.JumpLower(*to) : it.Last();
     return std::string(from);
   };
   return {MakeIterator(), start, inside_->KeyOrder()};
 }
-inline RangeView<AnyDBM::Iterator, true> AnyDBM::PrefixRange(std::string_view prefix) {
+inline RangeView<AnyDBM::Iterator, true> AnyDBM::PrefixRange(StringArg prefix) {
   const auto start = [this, prefix](Iterator& it) -> std::optional<std::string> {
     it.JumpUpper(prefix, true);
     if (inside_->HasPrefixRange() || !inside_->IsOrdered()) return EndOfPrefix(prefix);
@@ -394,12 +392,8 @@ inline RangeView<AnyDBM::Iterator, true> AnyDBM::PrefixRange(std::string_view pr
   };
   return {MakeIterator(), start, inside_->KeyOrder()};
 }
-inline StatusOr<std::uint64_t> AnyDBM::CountRange(std::string_view from, std::optional<std::string_view> to) {
-  return inside_->CountRange(from, to);
-}
-inline StatusOr<std::uint64_t> AnyDBM::RemoveRange(std::string_view from, std::optional<std::string_view> to) {
-  return inside_->RemoveRange(from, to);
-}
+inline StatusOr<std::uint64_t> AnyDBM::CountRange(StringArg from, std::optional<StringArg> to) { return inside_->CountRange(from, to); }
+inline StatusOr<std::uint64_t> AnyDBM::RemoveRange(StringArg from, std::optional<StringArg> to) { return inside_->RemoveRange(from, to); }
 inline Status AnyDBM::Write(const WriteBatch& batch, const WriteOptions& options) {
   HAKO_RETURN_IF_ERROR(inside_->Write(batch));
   return options.durability == Durability::kPower ? WaitDurable(LastLsn()) : absl::OkStatus();

@@ -23,8 +23,10 @@
 #include <utility>
 
 #include "hako/base/function_ref.h"
+#include "hako/base/integer_arg.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/any_options.h"
 #include "hako/dbm/cursor_operations.h"
 #include "hako/dbm/dbm.h"
@@ -77,13 +79,13 @@ class AnyDBM : public Operations<AnyDBM> {
    public:
     // See dbm/hash_cursor.h and dbm/tree_cursor.h.
     void First();
-    void Jump(std::string_view key);
+    void Jump(StringArg key);
     void Next();
     // See dbm/tree_cursor.h. If the database is not IsOrdered, these functions move to the end, and
     // status() is Unimplemented until First or Jump.
     void Last();
-    void JumpLower(std::string_view key, bool inclusive = false);
-    void JumpUpper(std::string_view key, bool inclusive = false);
+    void JumpLower(StringArg key, bool inclusive = false);
+    void JumpUpper(StringArg key, bool inclusive = false);
     void Previous();
     // See dbm/hash_cursor.h and dbm/tree_cursor.h.
     bool Valid() const;
@@ -105,7 +107,7 @@ class AnyDBM : public Operations<AnyDBM> {
   // Opens the database that `options` or `name` describe. Returns InvalidArgument if the options
   // are wrong or do not name a kind; other errors are those of Open of the kind.
   static StatusOr<std::unique_ptr<AnyDBM>> Open(const AnyOptions& options);
-  static StatusOr<std::unique_ptr<AnyDBM>> Open(std::string_view name) {
+  static StatusOr<std::unique_ptr<AnyDBM>> Open(StringArg name) {
     HAKO_ASSIGN_OR_RETURN(const AnyOptions options, ParseAnyOptions(name));
     return Open(options);
   }
@@ -124,7 +126,7 @@ class AnyDBM : public Operations<AnyDBM> {
   using SalvageTree = StatusOr<SalvageReport> (*)(const std::string& from, const std::string& to, const FileOptions& options);
   using RestoreTree = StatusOr<RestoreReport> (*)(const std::string& copy, const std::string& archive, const std::string& to,
                                                   const RestoreOptions& options);
-  static void AddTree(std::string_view order, std::string_view codec, OpenTree open, SalvageTree salvage, RestoreTree restore);
+  static void AddTree(StringArg order, StringArg codec, OpenTree open, SalvageTree salvage, RestoreTree restore);
   // Wraps an open database.
   template <DBM D>
   explicit AnyDBM(std::unique_ptr<D> db);
@@ -137,21 +139,21 @@ class AnyDBM : public Operations<AnyDBM> {
   // See dbm/dbm.h, and dbm/multi_operations.h for FetchMulti and Prefetch. Append is that of the
   // kind (dbm/operations.h, TinyDBM).
   template <Visitor V>
-  Status Process(std::string_view key, V&& visitor);
+  Status Process(StringArg key, V&& visitor);
   template <class V>
-  requires(!Visitor<V>) Status Process(std::string_view, V&&) { return internal::RefuseVisitor<V>(); }
+  requires(!Visitor<V>) Status Process(StringArg, V&&) { return internal::RefuseVisitor<V>(); }
   template <Sink S>
-  Status Fetch(std::string_view key, S&& sink);
+  Status Fetch(StringArg key, S&& sink);
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
   template <class V>
   requires(!MultiVisitor<V>) Status ProcessMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiVisitor<V>(); }
   Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
-  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {});
+  Status Append(StringArg key, StringArg value, StringArg delimiter = {});
   // See dbm/engine_operations.h.
   const Expiry* expiry() const;
-  Status SetExpiry(std::string_view key, std::uint64_t expire_at);
-  StatusOr<std::uint64_t> GetExpiry(std::string_view key);
+  Status SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at);
+  StatusOr<std::uint64_t> GetExpiry(StringArg key);
   StatusOr<std::uint64_t> RemoveExpired();
   // See dbm/write_batch.h.
   Status Write(const WriteBatch& batch, const WriteOptions& options = {});
@@ -179,12 +181,12 @@ class AnyDBM : public Operations<AnyDBM> {
   // other functions then return Unimplemented, or an empty range with that status(). So does
   // PrefixRange if the order is not bytewise.
   RangeView<Iterator, true> Range();
-  RangeView<Iterator, true> Range(std::string_view from, std::optional<std::string_view> to = std::nullopt);
+  RangeView<Iterator, true> Range(StringArg from, std::optional<StringArg> to = std::nullopt);
   RangeView<Iterator, false> ReverseRange();
-  RangeView<Iterator, false> ReverseRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
-  RangeView<Iterator, true> PrefixRange(std::string_view prefix);
-  StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
-  StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
+  RangeView<Iterator, false> ReverseRange(StringArg from, std::optional<StringArg> to = std::nullopt);
+  RangeView<Iterator, true> PrefixRange(StringArg prefix);
+  StatusOr<std::uint64_t> CountRange(StringArg from, std::optional<StringArg> to = std::nullopt);
+  StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt);
 
   // Returns the number of records, which is exact while no update runs.
   std::uint64_t Count() const;

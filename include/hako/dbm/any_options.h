@@ -49,6 +49,7 @@
 #include <string_view>
 
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/options.h"
 #include "hako/file/file.h"
@@ -131,6 +132,6 @@ void TakeSharedOptions(const AnyOptions& options, Options* of_kind) {
 
 // Parses `name`, with `defaults` for the options that it does not contain. Returns InvalidArgument,
 // which names the option, if an option is unknown or has a wrong value.
-StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults = {});
+StatusOr<AnyOptions> ParseAnyOptions(StringArg name, AnyOptions defaults = {});
 
 }  // namespace hako

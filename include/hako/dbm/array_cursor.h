@@ -7,6 +7,7 @@
 // the iterator.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/cursor_operations.h"
 
 namespace hako {
@@ -36,17 +38,17 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
   void First() { Move(0, true); }
   // Moves to the last record.
   void Last() { Move(kRecordIdMax, false); }
-  // Moves to the first record after `id`, or at `id` if inclusive.
-  void JumpUpper(std::uint64_t id, bool inclusive = false) { inclusive || id > kRecordIdMax ? Move(id, true) : Move(id + 1, true); }
+  // Moves to the first record after `id`, or at `id` if inclusive. A negative number is OutOfRange.
+  void JumpUpper(RecordId id, bool inclusive = false) { inclusive || id > kRecordIdMax ? Move(id, true) : Move(id + 1, true); }
   // Moves to the last record before `id`, or at `id` if inclusive.
-  void JumpLower(std::uint64_t id, bool inclusive = false);
+  void JumpLower(RecordId id, bool inclusive = false);
   // Moves to the first record at or after `id`.
-  void Jump(std::uint64_t id) { JumpUpper(id, true); }
+  void Jump(RecordId id) { JumpUpper(id, true); }
   // The same by key (array/record_key.h). The empty key is below all others. Any other key that is
   // not a number is InvalidArgument.
-  void Jump(std::string_view key) { JumpUpper(key, true); }
-  void JumpUpper(std::string_view key, bool inclusive = false);
-  void JumpLower(std::string_view key, bool inclusive = false);
+  void Jump(StringArg key) { JumpUpper(key, true); }
+  void JumpUpper(StringArg key, bool inclusive = false);
+  void JumpLower(StringArg key, bool inclusive = false);
 
   // Moves to the next or the previous record. Does nothing if the cursor is at no record.
   void Next() {
@@ -107,6 +109,7 @@ void ArrayCursor<D, Array>::Move(std::uint64_t from, bool upwards) HAKO_TRY {
   upwards_ = upwards;
   beyond_.reset();
   status_ = database_->CheckReads();
+  if (status_.ok() && RecordId(from).IsNegative()) status_ = RecordIdError(from);
   if (!status_.ok() || from > kRecordIdMax) return;
   if (value_.size() != array_->width()) value_.resize(array_->width());
   typename Array::Sought sought;
@@ -118,20 +121,21 @@ void ArrayCursor<D, Array>::Move(std::uint64_t from, bool upwards) HAKO_TRY {
 HAKO_CATCH_NO_MEMORY(End(NoMemoryError());)
 
 template <class D, class Array>
-void ArrayCursor<D, Array>::JumpLower(std::uint64_t id, bool inclusive) {
+void ArrayCursor<D, Array>::JumpLower(RecordId id, bool inclusive) {
   if (!inclusive && id == 0) return End(database_->CheckReads());
-  Move(id > kRecordIdMax ? kRecordIdMax : inclusive ? id : id - 1, false);
+  const std::uint64_t from = id;
+  Move(id.IsNegative() ? from : std::min(inclusive ? from : from - 1, kRecordIdMax), false);
 }
 
 template <class D, class Array>
-void ArrayCursor<D, Array>::JumpUpper(std::string_view key, bool inclusive) {
+void ArrayCursor<D, Array>::JumpUpper(StringArg key, bool inclusive) {
   if (key.empty()) return First();
   const StatusOr<std::uint64_t> id = CatchNoMemory([&] { return RecordKey::Parse(key); });
   id.ok() ? JumpUpper(*id, inclusive) : End(id.status());
 }
 
 template <class D, class Array>
-void ArrayCursor<D, Array>::JumpLower(std::string_view key, bool inclusive) {
+void ArrayCursor<D, Array>::JumpLower(StringArg key, bool inclusive) {
   if (key.empty()) return End(database_->CheckReads());
   const StatusOr<std::uint64_t> id = CatchNoMemory([&] { return RecordKey::Parse(key); });
   id.ok() ? JumpLower(*id, inclusive) : End(id.status());

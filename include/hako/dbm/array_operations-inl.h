@@ -7,14 +7,14 @@
 namespace hako {
 
 template <class D, class Space>
-StatusOr<std::string> ArrayOperations<D, Space>::Get(std::uint64_t id) {
+StatusOr<std::string> ArrayOperations<D, Space>::Get(RecordId id) {
   std::string value;
   HAKO_RETURN_IF_ERROR(Get(id, &value));
   return value;
 }
 
 template <class D, class Space>
-StatusOr<bool> ArrayOperations<D, Space>::Contains(std::uint64_t id) {
+StatusOr<bool> ArrayOperations<D, Space>::Contains(RecordId id) {
   const Status status = Get(id, std::span<char>()).status();
   if (absl::IsNotFound(status)) return false;
   if (!status.ok()) return status;
@@ -22,7 +22,7 @@ StatusOr<bool> ArrayOperations<D, Space>::Contains(std::uint64_t id) {
 }
 
 template <class D, class Space>
-Status ArrayOperations<D, Space>::Remove(std::uint64_t id) {
+Status ArrayOperations<D, Space>::Remove(RecordId id) {
   bool found = false;
   const auto remove = [&found](bool exists) {
     found = exists;
@@ -33,7 +33,7 @@ Status ArrayOperations<D, Space>::Remove(std::uint64_t id) {
 }
 
 template <class D, class Space>
-StatusOr<std::uint64_t> ArrayOperations<D, Space>::Append(std::string_view value) HAKO_TRY {
+StatusOr<std::uint64_t> ArrayOperations<D, Space>::Append(StringArg value) HAKO_TRY {
   for (;;) {
     const std::optional<std::uint64_t> id = array().NextId();
     if (!id) {
@@ -100,21 +100,23 @@ StatusOr<std::uint64_t> ArrayOperations<D, Space>::IdFrom(std::uint64_t from, bo
 }
 
 template <class D, class Space>
-StatusOr<std::uint64_t> ArrayOperations<D, Space>::CountRange(std::uint64_t from, std::uint64_t to) HAKO_TRY {
+StatusOr<std::uint64_t> ArrayOperations<D, Space>::CountRange(RecordId from, RecordId to) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckReads());
-  to = std::min(to, kRecordIdMax + 1);
+  if (from.IsNegative() || to.IsNegative()) return RecordIdError(from.IsNegative() ? from : to);
+  to = std::min<std::uint64_t>(to, kRecordIdMax + 1);
   if (from >= to) return std::uint64_t{0};
   return array().CountRange(from, to);
 }
 HAKO_OR_NO_MEMORY
 
 template <class D, class Space>
-StatusOr<std::uint64_t> ArrayOperations<D, Space>::RemoveRange(std::uint64_t from, std::uint64_t to) HAKO_TRY {
+StatusOr<std::uint64_t> ArrayOperations<D, Space>::RemoveRange(RecordId from, RecordId to) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckReads());
   WriterState* const writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
   HAKO_RETURN_IF_ERROR(self().MayRemove());
-  to = std::min(to, kRecordIdMax + 1);
+  if (from.IsNegative() || to.IsNegative()) return RecordIdError(from.IsNegative() ? from : to);
+  to = std::min<std::uint64_t>(to, kRecordIdMax + 1);
   if (from >= to) return std::uint64_t{0};
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, array().RemoveRange(*writer, from, to));
   if (removed > 0 && self().HasAfterUpdate()) HAKO_RETURN_IF_ERROR(self().AfterUpdate());
@@ -164,6 +166,7 @@ HAKO_OR_NO_MEMORY
 
 template <class D, class Space>
 Status ArrayOperations<D, Space>::ProcessEachParallel(unsigned num_threads, EachRef visitor) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(this->CheckThreads(num_threads));
   const StatusOr<std::uint64_t> first = FirstId(), last = LastId();
   if (absl::IsNotFound(first.status()) || absl::IsNotFound(last.status())) return absl::OkStatus();
   HAKO_RETURN_IF_ERROR(first.status());

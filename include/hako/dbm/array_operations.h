@@ -28,6 +28,7 @@
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/array_cursor.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/engine_operations.h"
@@ -41,8 +42,8 @@ namespace hako {
 
 // A number and the value of its record.
 struct NumberedValue {
-  std::uint64_t id;
-  std::string_view value;
+  RecordId id;
+  StringArg value;
 };
 
 // Inherits
@@ -65,14 +66,14 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   using Iterator = ArrayCursor<D, Array>;                            // see dbm/array_cursor.h
   static constexpr std::uint64_t kKeySizeMax = RecordKey::kSizeMax;  // bytes
 
-  // ---- by number: 0 to kRecordIdMax, otherwise OutOfRange ----
+  // ---- by number: 0 to kRecordIdMax, otherwise OutOfRange; integers, and neither characters nor doubles ----
 
   // The bytes of each record.
   unsigned width() const { return array().width(); }
 
   // See Process and Fetch in dbm/dbm.h.
   template <Visitor V>
-  HAKO_INLINE Status Process(std::uint64_t id, V&& visitor) HAKO_TRY {
+  HAKO_INLINE Status Process(RecordId id, V&& visitor) HAKO_TRY {
     if (id > kRecordIdMax) [[unlikely]]
       return RefuseId(id);
     WriterState* const writer = writers_.Mine();
@@ -94,16 +95,16 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   }
   HAKO_OR_NO_MEMORY
   template <class V>
-  requires(!Visitor<V>) Status Process(std::uint64_t, V&&) { return internal::RefuseVisitor<V>(); }
+  requires(!Visitor<V>) Status Process(RecordId, V&&) { return internal::RefuseVisitor<V>(); }
   template <Sink S>
-  HAKO_INLINE Status Fetch(std::uint64_t id, S&& sink) {
+  HAKO_INLINE Status Fetch(RecordId id, S&& sink) {
     if (id > kRecordIdMax) [[unlikely]]
       return RefuseId(id);
     return array().Fetch(writers_, id, sink);
   }
 
   // Copies the record into *value, reusing its capacity. NotFound leaves *value unspecified.
-  HAKO_INLINE Status Get(std::uint64_t id, std::string* value) {
+  HAKO_INLINE Status Get(RecordId id, std::string* value) {
     internal::StringSink sink{value};
     Status status = Fetch(id, sink);
     if (!sink.has_room) [[unlikely]]
@@ -111,27 +112,26 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     return status;
   }
   // Returns a copy of the record. NotFound if absent.
-  StatusOr<std::string> Get(std::uint64_t id);
+  StatusOr<std::string> Get(RecordId id);
   // Copies the record into `out` if it fits, and returns its size, the width, either way.
-  HAKO_INLINE StatusOr<std::size_t> Get(std::uint64_t id, std::span<char> out) {
+  HAKO_INLINE StatusOr<std::size_t> Get(RecordId id, std::span<char> out) {
     internal::SpanSink sink{out};
     HAKO_RETURN_IF_ERROR(Fetch(id, sink));
     return sink.size;
   }
-  StatusOr<std::size_t> Get(std::uint64_t id, std::string& out) = delete;  // see dbm/operations.h
+  StatusOr<std::size_t> Get(RecordId id, std::string& out) = delete;  // see dbm/operations.h
+  Status Get(RecordId id, std::nullptr_t) = delete;
   // Returns whether there is a record.
-  StatusOr<bool> Contains(std::uint64_t id);
+  StatusOr<bool> Contains(RecordId id);
   // Stores the record, replacing an existing one.
-  HAKO_INLINE Status Set(std::uint64_t id, std::string_view value) { return Process(id, Action::Set(value)); }
+  HAKO_INLINE Status Set(RecordId id, StringArg value) { return Process(id, Action::Set(value)); }
   // Set with options. AlreadyExists if the record is kept (SetOptions::overwrite).
-  Status Set(std::uint64_t id, std::string_view value, const SetOptions& options) {
-    return Shared::Set(RecordKey(id).view(), value, options);
-  }
+  Status Set(RecordId id, StringArg value, const SetOptions& options) { return Shared::Set(RecordKey(id).view(), value, options); }
   // Removes the record. NotFound if absent.
-  Status Remove(std::uint64_t id);
+  Status Remove(RecordId id);
   // Stores a record behind the last one, with the next number, which it returns. OutOfRange if the last
   // record has number kRecordIdMax. Stops writers for a moment after the last record was removed.
-  StatusOr<std::uint64_t> Append(std::string_view value);
+  StatusOr<std::uint64_t> Append(StringArg value);
   // Appends each value. Returns the first number; the others follow it, unless another thread appends
   // or sets a record there meanwhile. An error ends the call; earlier records stay.
   StatusOr<std::uint64_t> AppendMulti(std::span<const std::string_view> values);
@@ -145,9 +145,10 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   // The number of the first or last record. NotFound if there is none.
   StatusOr<std::uint64_t> FirstId() { return IdFrom(0, true); }
   StatusOr<std::uint64_t> LastId() { return IdFrom(kRecordIdMax, false); }
-  // Returns the number of records in [from, to), or removes them and returns their number.
-  StatusOr<std::uint64_t> CountRange(std::uint64_t from, std::uint64_t to);
-  StatusOr<std::uint64_t> RemoveRange(std::uint64_t from, std::uint64_t to);
+  // Returns the number of records in [from, to), or removes them and returns their number. The bounds may be
+  // above kRecordIdMax, but not negative (OutOfRange).
+  StatusOr<std::uint64_t> CountRange(RecordId from, RecordId to);
+  StatusOr<std::uint64_t> RemoveRange(RecordId from, RecordId to);
 
   // ---- by key ----
 
@@ -157,7 +158,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
 
   // See dbm/dbm.h.
   template <Sink S>
-  Status Fetch(std::string_view key, S&& sink) HAKO_TRY {
+  Status Fetch(StringArg key, S&& sink) HAKO_TRY {
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, IdOf(key));
     return array().Fetch(writers_, id, sink);
   }
@@ -170,9 +171,9 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   }
   HAKO_OR_NO_MEMORY
   // See dbm/operations.h. InvalidArgument unless records have 8 bytes, as the number does.
-  StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta = 1, std::int64_t initial = 0) {
+  StatusOr<std::int64_t> Increment(StringArg key, IntegerArg<std::int64_t> delta = 1, IntegerArg<std::int64_t> initial = 0) {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    if (width() != sizeof(delta))
+    if (width() != sizeof(std::int64_t))
       return absl::InvalidArgumentError(absl::StrCat("Increment needs records of 8 bytes; those of this array have ", width()));
     return Shared::Increment(key, delta, initial);
   }
@@ -250,7 +251,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
 
   [[gnu::cold, gnu::noinline]] Status RefuseId(std::uint64_t id) const {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    return absl::OutOfRangeError(absl::StrCat("record number ", id, " exceeds the limit of ", kRecordIdMax));
+    return RecordIdError(id);
   }
   StatusOr<std::uint64_t> IdOf(std::string_view key) const {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());

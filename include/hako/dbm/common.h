@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,11 @@ namespace hako {
 // The smallest value of HashOptions::log_bytes.
 inline constexpr std::uint64_t kLogBytesMin = 64 << 10;
 
+inline Status CheckNotNegative(const char* option, std::uint64_t value) {
+  if (value <= std::numeric_limits<std::int64_t>::max()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(option, " is negative, or above 2^63 - 1: ", static_cast<std::int64_t>(value)));
+}
+
 // Checks the values of the options that several kinds of database have.
 template <class Options>
 Status CheckSharedOptions(const Options& options) {
@@ -23,6 +29,10 @@ Status CheckSharedOptions(const Options& options) {
   if constexpr (requires { options.sync_interval; }) {
     if (options.sync_interval.count() < 0) return absl::InvalidArgumentError("sync_interval is negative");
   }
+  // A negative size, as of a subtraction, is a very large one.
+  if constexpr (requires { options.cache_bytes; }) HAKO_RETURN_IF_ERROR(CheckNotNegative("cache_bytes", options.cache_bytes));
+  if constexpr (requires { options.min_read_size; }) HAKO_RETURN_IF_ERROR(CheckNotNegative("min_read_size", options.min_read_size));
+  if constexpr (requires { options.num_records; }) HAKO_RETURN_IF_ERROR(CheckNotNegative("num_records", options.num_records));
   if constexpr (requires { options.keep_log; }) {
     if (options.keep_log && options.durability == Durability::kNone)
       return absl::InvalidArgumentError("keep_log requires a durability of more than kNone, which has no log");

@@ -16,6 +16,7 @@
 
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 
 namespace hako {
@@ -46,7 +47,7 @@ class CursorOperations {
   requires(!Visitor<V>) Status Process(V&&) { return internal::RefuseVisitor<V>(); }
 
   // Replaces the record's value. NotFound if the record was removed.
-  Status Set(std::string_view value) {
+  Status Set(StringArg value) {
     if (!self().Valid()) return End();
     return self().database().Replace(self().key(), value);
   }

@@ -1,6 +1,7 @@
 // The vocabulary of every DBM, and the concept that the six class templates model.
 //
-// A DBM maps keys to values; both are byte strings. It has three primitives:
+// A DBM maps keys to values; both are byte strings, as arguments StringArg (base/string_arg.h). It has three
+// primitives:
 //   Process       shows a record to a visitor while nothing else can change it, and carries out the
 //                 Action that the visitor returns
 //   Fetch         copies a value out without taking a lock
@@ -50,8 +51,10 @@
 #include <vector>
 
 #include "hako/base/function_ref.h"
+#include "hako/base/integer_arg.h"
 #include "hako/base/multi_extras.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/base/visitor_ref.h"
 #include "hako/dbm/expiry.h"
 #include "hako/format/record_format.h"
@@ -82,15 +85,15 @@ class [[nodiscard]] Action {
   static Action Remove() { return Action(Kind::kRemove, {}); }
   // Stores `value`, which must stay valid until Process returns, so it cannot be a temporary string. It
   // must not overlap the view that the visitor was given. The record never expires.
-  static Action Set(std::string_view value) { return Action(Kind::kSet, value); }
+  static Action Set(StringArg value) { return Action(Kind::kSet, value); }
   // The same; the record expires at this time, in milliseconds since 1970, or never (0): see
   // dbm/expiry.h. The call that takes the Action changes nothing and returns InvalidArgument if the time
   // is beyond Expiry::kTimeMax, FailedPrecondition if it is not 0 and the database keeps no times.
-  static Action Set(std::string_view value, std::uint64_t expire_at) {
-    return Action(Kind::kSet, value, expire_at <= Expiry::kTimeMax ? expire_at : Expiry::kInvalid);
+  static Action Set(StringArg value, IntegerArg<std::uint64_t> expire_at) {
+    return Action(Kind::kSet, value, expire_at <= Expiry::kTimeMax ? std::uint64_t{expire_at} : Expiry::kInvalid);
   }
   // The same; the record expires when the one that it replaces would have, or never.
-  static Action SetKeepingExpiry(std::string_view value) { return Action(Kind::kSet, value, Expiry::kKeep); }
+  static Action SetKeepingExpiry(StringArg value) { return Action(Kind::kSet, value, Expiry::kKeep); }
   // Deleted: the string would be destroyed before its value is stored. Keep it in a variable that the
   // visitor refers to, and pass that.
   template <internal::TemporaryString T, class... Time>
@@ -264,7 +267,7 @@ class Expect {
   static Expect Any() { return Expect(Kind::kAny, {}); }
   // The record exists with this value, which must stay valid as long as the Expect, so it cannot be a
   // temporary string.
-  static Expect Value(std::string_view value) { return Expect(Kind::kValue, value); }
+  static Expect Value(StringArg value) { return Expect(Kind::kValue, value); }
   template <internal::TemporaryString T>
   static Expect Value(T&& value) = delete;
 
@@ -285,6 +288,9 @@ class Expect {
 };
 
 class WriteBatch;  // dbm/write_batch.h
+
+// The most threads of ProcessEachParallel. InvalidArgument for more.
+inline constexpr unsigned kThreadsMax = 4096;
 
 // Figures of a database at one moment, approximate under concurrent updates. Sizes are in bytes.
 struct Stats {
@@ -329,8 +335,8 @@ using OnDamage = std::function<void(const Status&)>;
 //                         A record that exists throughout is shown exactly once, any other at most
 //                         once. Writers are not stopped, and nothing is locked while the visitor
 //                         runs: it may use the database. ProcessEachParallel(n, visitor) uses n
-//                         threads, which call the visitor concurrently. To stop early, use an
-//                         iterator.
+//                         threads, up to kThreadsMax, which call the visitor concurrently. To stop
+//                         early, use an iterator.
 //   ProcessState(visitor)  Shows all records as they are at one moment, that of the call, to Status(std::string_view
 //                         key, std::string_view value, std::uint64_t expire_at), whose first error ends
 //                         the call. A batch is shown as a whole or not at all. As of ProcessEach, nothing is

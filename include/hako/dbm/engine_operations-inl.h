@@ -7,7 +7,7 @@
 namespace hako {
 
 template <class D, class Space, class Engine>
-Status EngineOperations<D, Space, Engine>::Process(std::string_view key, UpdateRef visitor) {
+Status EngineOperations<D, Space, Engine>::Process(StringArg key, UpdateRef visitor) {
   if (NeedsChecks()) [[unlikely]]
     return ProcessChecked(key, visitor);
   internal::TimelessVisitor<UpdateRef> timeless(visitor);
@@ -17,7 +17,7 @@ Status EngineOperations<D, Space, Engine>::Process(std::string_view key, UpdateR
 }
 
 template <class D, class Space, class Engine>
-Status EngineOperations<D, Space, Engine>::Process(std::string_view key, BlindUpdateRef visitor) {
+Status EngineOperations<D, Space, Engine>::Process(StringArg key, BlindUpdateRef visitor) {
   if (NeedsChecks()) [[unlikely]]
     return ProcessChecked(key, visitor);
   internal::TimelessVisitor<BlindUpdateRef> timeless(visitor);
@@ -27,7 +27,7 @@ Status EngineOperations<D, Space, Engine>::Process(std::string_view key, BlindUp
 }
 
 template <class D, class Space, class Engine>
-Status EngineOperations<D, Space, Engine>::Process(std::string_view key, ReadRef visitor) {
+Status EngineOperations<D, Space, Engine>::Process(StringArg key, ReadRef visitor) {
   if (expiry_ != nullptr) return ProcessLive(key, visitor);
   return ProcessUnchecked<void>(key, visitor);
 }

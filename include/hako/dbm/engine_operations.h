@@ -28,8 +28,10 @@
 #include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
+#include "hako/base/integer_arg.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/database_records.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/expiry.h"
@@ -83,7 +85,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // See dbm/dbm.h. OutOfRange for a key above D::kKeySizeMax bytes. Derived operations that set no
   // time skip the check of the time.
   template <bool kMaySetTime = true, Visitor V>
-  HAKO_INLINE Status Process(std::string_view key, V&& visitor) HAKO_TRY {
+  HAKO_INLINE Status Process(StringArg key, V&& visitor) HAKO_TRY {
     if (key.size() > D::kKeySizeMax) [[unlikely]]
       return RefuseKey(key);
     WriterState* writer = writers_.Mine();
@@ -105,12 +107,12 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   HAKO_OR_NO_MEMORY
 
   template <class V>
-  requires(!Visitor<V>) Status Process(std::string_view, V&&) { return internal::RefuseVisitor<V>(); }
+  requires(!Visitor<V>) Status Process(StringArg, V&&) { return internal::RefuseVisitor<V>(); }
   // The same with the visitor by reference, so that it is compiled once. Operations derived from
   // Process use it.
-  Status Process(std::string_view key, UpdateRef visitor);
-  Status Process(std::string_view key, BlindUpdateRef visitor);
-  Status Process(std::string_view key, ReadRef visitor);
+  Status Process(StringArg key, UpdateRef visitor);
+  Status Process(StringArg key, BlindUpdateRef visitor);
+  Status Process(StringArg key, ReadRef visitor);
 
   // See dbm/dbm.h.
   template <MultiVisitor V>
@@ -138,10 +140,10 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // passed removes the record; otherwise its value is stored again. Returns NotFound if the record
   // is absent, FailedPrecondition if the database keeps no times, InvalidArgument for a time beyond
   // Expiry::kTimeMax.
-  Status SetExpiry(std::string_view key, std::uint64_t expire_at);
+  Status SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at);
   // Returns when the record of `key` expires; 0 = never, or the database keeps no times. Returns
   // NotFound if the record is absent.
-  StatusOr<std::uint64_t> GetExpiry(std::string_view key);
+  StatusOr<std::uint64_t> GetExpiry(StringArg key);
   // Removes the expired records now, beside readers and writers, and returns their number. A
   // background thread does the same from time to time.
   StatusOr<std::uint64_t> RemoveExpired() {
@@ -210,6 +212,11 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
       if (key.size() > D::kKeySizeMax) return RefuseKey(key);
     }
     return absl::OkStatus();
+  }
+  // Of ProcessEachParallel.
+  static Status CheckThreads(unsigned num_threads) {
+    if (num_threads <= kThreadsMax) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("ProcessEachParallel: ", num_threads, " threads exceed the limit of ", kThreadsMax));
   }
   // Returns the error for a key that is too long.
   [[gnu::cold]] Status RefuseKey(std::string_view key) const {

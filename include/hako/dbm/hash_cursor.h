@@ -15,6 +15,7 @@
 #include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/cursor_operations.h"
 #include "hako/dbm/expiry.h"
 #include "hako/hash/bucket_scan.h"
@@ -38,7 +39,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
   // Moves to the record of `key`. The cursor is not Valid if the record is absent. Next continues
   // in the internal order.
-  void Jump(std::string_view key);
+  void Jump(StringArg key);
 
   // Moves to the next record. Does nothing at the end.
   void Next() {
@@ -108,7 +109,7 @@ void HashCursor<D, Index, Space>::First() HAKO_TRY {
 HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
 template <class D, class Index, class Space>
-void HashCursor<D, Index, Space>::Jump(std::string_view key) HAKO_TRY {
+void HashCursor<D, Index, Space>::Jump(StringArg key) HAKO_TRY {
   has_moved_ = true;
   if (status_ = database_->CheckReads(); !status_.ok()) return Finish(status_);
   scan_.StartAt(space_->KeyHash(key));

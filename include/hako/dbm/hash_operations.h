@@ -18,6 +18,7 @@
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/engine_operations.h"
 #include "hako/dbm/hash_cursor.h"
@@ -44,7 +45,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
 
   // See dbm/dbm.h.
   template <Sink S>
-  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
+  HAKO_INLINE Status Fetch(StringArg key, S&& sink) {
     if (!this->reads_plainly_) [[unlikely]] {
       if (this->expiry_ != nullptr) return this->FetchLive(key, sink);
       if constexpr (hash::LimitedRecordSpace<Space>) return FetchStored(key, sink);
@@ -187,6 +188,7 @@ HAKO_OR_NO_MEMORY
 template <class D, class Space>
 Status HashOperations<D, Space>::ProcessEachParallel(unsigned num_threads, EachRef visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckReads());
+  HAKO_RETURN_IF_ERROR(this->CheckThreads(num_threads));
   HAKO_RETURN_IF_ERROR(FlushPending());
   return this->ShowLive(visitor, [&](EachRef shown) { return index().ForEachParallel(num_threads, shown); });
 }

@@ -297,7 +297,7 @@ Status EngineOperations<D, Space, Engine>::VerifyTimes() {
 }
 
 template <class D, class Space, class Engine>
-Status EngineOperations<D, Space, Engine>::SetExpiry(std::string_view key, std::uint64_t expire_at) {
+Status EngineOperations<D, Space, Engine>::SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at) {
   if (expiry_ == nullptr) return Expiry::NoTimesError();
   if (expire_at > Expiry::kTimeMax) return Expiry::OutOfRangeError();
   internal::LiveCall call(*expiry_);
@@ -312,7 +312,7 @@ Status EngineOperations<D, Space, Engine>::SetExpiry(std::string_view key, std::
 }
 
 template <class D, class Space, class Engine>
-StatusOr<std::uint64_t> EngineOperations<D, Space, Engine>::GetExpiry(std::string_view key) {
+StatusOr<std::uint64_t> EngineOperations<D, Space, Engine>::GetExpiry(StringArg key) {
   bool found = false;
   std::uint64_t time = Expiry::kNever;
   Status malformed;

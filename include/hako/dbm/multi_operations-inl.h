@@ -45,7 +45,7 @@ Status MultiOperations<D>::RemoveMulti(std::span<const std::string_view> keys) {
 }
 
 template <class D>
-Status MultiOperations<D>::AppendMulti(std::span<const KeyValue> records, std::string_view delimiter) {
+Status MultiOperations<D>::AppendMulti(std::span<const KeyValue> records, StringArg delimiter) {
   return ForEachKey(
       records.size(), [records](std::size_t i) { return records[i].key; },
       [&](std::size_t i) { return self().Append(records[i].key, records[i].value, delimiter); });
@@ -90,7 +90,7 @@ bool MultiOperations<D>::IsSameKey(std::string_view a, std::string_view b) {
 }
 
 template <class D>
-Status MultiOperations<D>::Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options) {
+Status MultiOperations<D>::Rekey(StringArg old_key, StringArg new_key, const RekeyOptions& options) {
   const std::string_view keys[] = {old_key, new_key};
   const bool moves = !options.copying && !IsSameKey(old_key, new_key);  // if false, the record is not removed
   std::string own_value;
@@ -123,7 +123,7 @@ Status MultiOperations<D>::PopFirst(std::string* key, std::string* value) {
 }
 
 template <class D>
-Status MultiOperations<D>::PushLast(std::string_view value, double wtime, std::string* key) HAKO_TRY {
+Status MultiOperations<D>::PushLast(StringArg value, double wtime, std::string* key) HAKO_TRY {
   using Seconds = std::chrono::duration<double>;
   if (wtime < 0) wtime = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
   if (!(wtime < 1e11)) return absl::InvalidArgumentError("PushLast: the time is out of range");

@@ -31,6 +31,7 @@
 #include "hako/base/key_value.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/write_batch.h"
 
@@ -38,9 +39,9 @@ namespace hako {
 
 // One condition and update of CompareExchangeMulti.
 struct Exchange {
-  std::string_view key;  // of the record
-  Expect expected;       // the condition
-  Action desired;        // carried out if all conditions hold
+  StringArg key;    // of the record
+  Expect expected;  // the condition
+  Action desired;   // carried out if all conditions hold
 };
 
 // Options of MultiOperations::Rekey.
@@ -103,7 +104,7 @@ class MultiOperations {
   Status RemoveMulti(std::span<const std::string_view> keys);
 
   // Appends to each record. An error ends the call; earlier records stay changed.
-  Status AppendMulti(std::span<const KeyValue> records, std::string_view delimiter = {});
+  Status AppendMulti(std::span<const KeyValue> records, StringArg delimiter = {});
 
   // Carries out every `desired` if every record matches its `expected`; otherwise changes nothing
   // and returns Aborted. Other threads see all of the changes or none. If a key occurs several
@@ -113,7 +114,7 @@ class MultiOperations {
   // Moves the record of `old_key` to `new_key` in one step. The record keeps its expiry time.
   // NotFound if `old_key` is absent; AlreadyExists if the record of `new_key` is kept
   // (RekeyOptions::overwrite).
-  Status Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options = {});
+  Status Rekey(StringArg old_key, StringArg new_key, const RekeyOptions& options = {});
 
   // Carries out all operations of the batch if all of its conditions hold; otherwise changes nothing
   // and returns Aborted. Other threads see all of the changes or none, and after any error nothing has
@@ -159,7 +160,7 @@ class MultiOperations {
   // format). `wtime` is in seconds; a negative one means now. If the key exists, the time is
   // advanced by one unit until it is free. *key, if given, receives the key. InvalidArgument if
   // `wtime` is not below 1e11.
-  Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr);
+  Status PushLast(StringArg value, double wtime = -1, std::string* key = nullptr);
 
   // Sets all records, as they are at one moment (EngineOperations::ProcessState), in another
   // database of any kind. The first error ends the call.

@@ -7,7 +7,7 @@
 namespace hako {
 
 template <class D>
-Status Operations<D>::Get(std::string_view key, std::string* value) {
+Status Operations<D>::Get(StringArg key, std::string* value) {
   internal::StringSink sink{value};
   Status status = self().Fetch(key, sink);
   if (!sink.has_room) [[unlikely]]
@@ -16,21 +16,21 @@ Status Operations<D>::Get(std::string_view key, std::string* value) {
 }
 
 template <class D>
-StatusOr<std::string> Operations<D>::Get(std::string_view key) {
+StatusOr<std::string> Operations<D>::Get(StringArg key) {
   std::string value;
   HAKO_RETURN_IF_ERROR(Get(key, &value));
   return value;
 }
 
 template <class D>
-StatusOr<std::size_t> Operations<D>::Get(std::string_view key, std::span<char> out) {
+StatusOr<std::size_t> Operations<D>::Get(StringArg key, std::span<char> out) {
   internal::SpanSink sink{out};
   HAKO_RETURN_IF_ERROR(self().Fetch(key, sink));
   return sink.size;
 }
 
 template <class D>
-StatusOr<std::string> Operations<D>::GetOr(std::string_view key, std::string_view fallback) HAKO_TRY {
+StatusOr<std::string> Operations<D>::GetOr(StringArg key, StringArg fallback) HAKO_TRY {
   StatusOr<std::string> value = Get(key);
   if (absl::IsNotFound(value.status())) return std::string(fallback);
   return value;
@@ -38,12 +38,12 @@ StatusOr<std::string> Operations<D>::GetOr(std::string_view key, std::string_vie
 HAKO_OR_NO_MEMORY
 
 template <class D>
-StatusOr<std::size_t> Operations<D>::GetSize(std::string_view key) {
+StatusOr<std::size_t> Operations<D>::GetSize(StringArg key) {
   return Get(key, std::span<char>());
 }
 
 template <class D>
-StatusOr<bool> Operations<D>::Contains(std::string_view key) {
+StatusOr<bool> Operations<D>::Contains(StringArg key) {
   Status status = GetSize(key).status();
   if (absl::IsNotFound(status)) return false;
   if (!status.ok()) return status;
@@ -51,12 +51,12 @@ StatusOr<bool> Operations<D>::Contains(std::string_view key) {
 }
 
 template <class D>
-Status Operations<D>::Set(std::string_view key, std::string_view value) {
+Status Operations<D>::Set(StringArg key, StringArg value) {
   return Update<Action>(key, Action::Set(value));
 }
 
 template <class D>
-Status Operations<D>::Set(std::string_view key, std::string_view value, const SetOptions& options) {
+Status Operations<D>::Set(StringArg key, StringArg value, const SetOptions& options) {
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t time, TimeOf(options));
   const Action action = time == Expiry::kKeep ? Action::SetKeepingExpiry(value) : Action::Set(value, time);
   bool refused = false;
@@ -98,12 +98,12 @@ StatusOr<std::uint64_t> Operations<D>::TimeOf(const SetOptions& options) {
 }
 
 template <class D>
-Status Operations<D>::Persist(std::string_view key) {
+Status Operations<D>::Persist(StringArg key) {
   return self().SetExpiry(key, Expiry::kNever);
 }
 
 template <class D>
-Status Operations<D>::Replace(std::string_view key, std::string_view value) {
+Status Operations<D>::Replace(StringArg key, StringArg value) {
   bool found = false;
   const auto replace = [&](bool exists) {
     found = exists;
@@ -114,7 +114,7 @@ Status Operations<D>::Replace(std::string_view key, std::string_view value) {
 }
 
 template <class D>
-Status Operations<D>::Remove(std::string_view key) {
+Status Operations<D>::Remove(StringArg key) {
   bool found = false;
   const auto remove = [&found](bool exists) {
     found = exists;
@@ -125,11 +125,11 @@ Status Operations<D>::Remove(std::string_view key) {
 }
 
 template <class D>
-Status Operations<D>::Remove(std::string_view key, std::string* old_value) {
+Status Operations<D>::Remove(StringArg key, std::string* old_value) {
   bool found = false;
   const auto copy_and_remove = [&](std::optional<std::string_view> value) {
     found = value.has_value();
-    if (found) old_value->assign(*value);
+    if (found && old_value != nullptr) old_value->assign(*value);
     return found ? Action::Remove() : Action::Keep();
   };
   HAKO_RETURN_IF_ERROR(self().Process(key, UpdateRef(copy_and_remove)));
@@ -137,7 +137,7 @@ Status Operations<D>::Remove(std::string_view key, std::string* old_value) {
 }
 
 template <class D>
-Status Operations<D>::Append(std::string_view key, std::string_view value, std::string_view delimiter) {
+Status Operations<D>::Append(StringArg key, StringArg value, StringArg delimiter) {
   std::string joined;
   const auto join = [&](std::optional<std::string_view> found) {
     if (!found) return Action::Set(value);
@@ -149,7 +149,7 @@ Status Operations<D>::Append(std::string_view key, std::string_view value, std::
 }
 
 template <class D>
-Status Operations<D>::CompareExchange(std::string_view key, Expect expected, Action desired, std::string* actual, bool* found) {
+Status Operations<D>::CompareExchange(StringArg key, Expect expected, Action desired, std::string* actual, bool* found) {
   bool holds = false;
   const auto exchange = [&](std::optional<std::string_view> value) {
     holds = expected.Holds(value);
@@ -162,7 +162,7 @@ Status Operations<D>::CompareExchange(std::string_view key, Expect expected, Act
 }
 
 template <class D>
-StatusOr<std::int64_t> Operations<D>::Increment(std::string_view key, std::int64_t delta, std::int64_t initial) {
+StatusOr<std::int64_t> Operations<D>::Increment(StringArg key, IntegerArg<std::int64_t> delta, IntegerArg<std::int64_t> initial) {
   std::int64_t number = initial;
   char stored[8];
   absl::StatusCode error = absl::StatusCode::kOk;
@@ -172,7 +172,7 @@ StatusOr<std::int64_t> Operations<D>::Increment(std::string_view key, std::int64
       return Action::Keep();
     }
     if (found) number = static_cast<std::int64_t>(LoadBigEndian(found->data()));
-    if (__builtin_add_overflow(number, delta, &number)) {
+    if (__builtin_add_overflow(number, std::int64_t{delta}, &number)) {
       error = absl::StatusCode::kOutOfRange;
       return Action::Keep();
     }

@@ -17,6 +17,7 @@
 // and functions that must grow a std::string that the caller passed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -26,8 +27,10 @@
 
 #include "hako/base/endian.h"
 #include "hako/base/inline.h"
+#include "hako/base/integer_arg.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/multi_operations.h"
 
@@ -77,21 +80,23 @@ template <class D>
 class Operations : public MultiOperations<D> {
  public:
   // Copies the value into *value, reusing its capacity. NotFound leaves *value unspecified.
-  Status Get(std::string_view key, std::string* value);
+  Status Get(StringArg key, std::string* value);
 
   // Returns a copy of the value. NotFound if absent.
-  StatusOr<std::string> Get(std::string_view key);
+  StatusOr<std::string> Get(StringArg key);
 
   // Copies the value into `out` if it fits, and returns its size either way. A size above
   // out.size() means that nothing was copied.
-  StatusOr<std::size_t> Get(std::string_view key, std::span<char> out);
+  StatusOr<std::size_t> Get(StringArg key, std::span<char> out);
   // Deleted: as a span, a string has room for as many bytes as it has. Pass its address, or std::span(out).
-  StatusOr<std::size_t> Get(std::string_view key, std::string& out) = delete;
+  StatusOr<std::size_t> Get(StringArg key, std::string& out) = delete;
+  // Deleted: there is nothing to copy the value to. Contains checks for a key.
+  Status Get(StringArg key, std::nullptr_t) = delete;
 
   // Shows the value without a copy to visitor(std::string_view), with the record's bucket or leaf
   // locked. A tree shows a copy of a value stored out of line.
   template <ValueVisitor V>
-  Status Get(std::string_view key, V&& visitor) {
+  Status Get(StringArg key, V&& visitor) {
     bool found = false;
     HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) -> void {
       if (value) visitor(*value);
@@ -100,50 +105,50 @@ class Operations : public MultiOperations<D> {
     return found ? absl::OkStatus() : AbsentError();
   }
   template <std::invocable<std::string_view> V>
-  requires(!ValueVisitor<V>) Status Get(std::string_view, V&&) { return internal::RefuseValueVisitor<V>(); }
+  requires(!ValueVisitor<V>) Status Get(StringArg, V&&) { return internal::RefuseValueVisitor<V>(); }
 
   // Returns a copy of the value, or of `fallback` if the key is absent. Other errors are returned.
-  StatusOr<std::string> GetOr(std::string_view key, std::string_view fallback);
+  StatusOr<std::string> GetOr(StringArg key, StringArg fallback);
 
   // Returns the value's size. NotFound if absent.
-  StatusOr<std::size_t> GetSize(std::string_view key);
+  StatusOr<std::size_t> GetSize(StringArg key);
 
   // Returns whether the key is present.
-  StatusOr<bool> Contains(std::string_view key);
+  StatusOr<bool> Contains(StringArg key);
 
   // Stores the record, replacing an existing value.
-  Status Set(std::string_view key, std::string_view value);
+  Status Set(StringArg key, StringArg value);
 
   // Set with options. AlreadyExists if the record is kept (SetOptions::overwrite). With
   // Durability::kPower an error of the synchronization is returned after the record was stored.
-  Status Set(std::string_view key, std::string_view value, const SetOptions& options);
+  Status Set(StringArg key, StringArg value, const SetOptions& options);
 
   // The record never expires. Errors as those of SetExpiry (dbm/engine_operations.h).
-  Status Persist(std::string_view key);
+  Status Persist(StringArg key);
 
   // Overwrites an existing record. NotFound if absent.
-  Status Replace(std::string_view key, std::string_view value);
+  Status Replace(StringArg key, StringArg value);
 
   // Removes the record. NotFound if absent.
-  Status Remove(std::string_view key);
+  Status Remove(StringArg key);
 
-  // Remove that copies the removed value into *old_value. NotFound leaves *old_value unchanged.
-  Status Remove(std::string_view key, std::string* old_value);
+  // Remove that copies the removed value into *old_value, if given. NotFound leaves *old_value unchanged.
+  Status Remove(StringArg key, std::string* old_value);
 
   // Appends `value`, preceded by `delimiter` if the record exists; creates the record if absent. A
   // file never changes a record in place, so there the whole value is written again. The record
   // expires when it would have.
-  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {});
+  Status Append(StringArg key, StringArg value, StringArg delimiter = {});
 
   // Carries out `desired` (Keep, Remove or Set) if the record matches `expected`; otherwise changes
   // nothing and returns Aborted. *actual, if given, receives the value found, or becomes empty;
   // *found receives whether the record exists.
-  Status CompareExchange(std::string_view key, Expect expected, Action desired, std::string* actual = nullptr, bool* found = nullptr);
+  Status CompareExchange(StringArg key, Expect expected, Action desired, std::string* actual = nullptr, bool* found = nullptr);
 
   // Adds `delta` to the record, an int64 in 8 big-endian bytes, or creates it as initial + delta.
   // Returns the new number. OutOfRange if the sum overflows, InvalidArgument if the record is not 8
   // bytes long. The record expires when it would have.
-  StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta = 1, std::int64_t initial = 0);
+  StatusOr<std::int64_t> Increment(StringArg key, IntegerArg<std::int64_t> delta = 1, IntegerArg<std::int64_t> initial = 0);
 
  private:
   // When a record that is set with these options expires.

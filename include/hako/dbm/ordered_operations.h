@@ -23,6 +23,7 @@
 #include "hako/base/function_ref.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 
 namespace hako {
@@ -112,7 +113,7 @@ RangeView<Iterator, kForward>::RangeView(Iterator it, FunctionRef<std::optional<
 
 // Returns the least key, in bytewise order, above every key that begins with `prefix`; nullopt if
 // there is none.
-inline std::optional<std::string> EndOfPrefix(std::string_view prefix) {
+inline std::optional<std::string> EndOfPrefix(StringArg prefix) {
   std::string end(prefix);
   while (!end.empty() && static_cast<unsigned char>(end.back()) == 0xff) end.pop_back();
   if (end.empty()) return std::nullopt;
@@ -129,7 +130,7 @@ class OrderedOperations {
 
   // Returns the records of [from, to) in order; without `to`, all from `from` on; without
   // arguments, all. The database must outlive the range.
-  auto Range(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
+  auto Range(StringArg from, std::optional<StringArg> to = std::nullopt) {
     return View<true>([from, to](auto& it) {
       it.Jump(from);
       return std::optional<std::string>(to);
@@ -142,7 +143,7 @@ class OrderedOperations {
     });
   }
   // Returns the same records in reverse order.
-  auto ReverseRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
+  auto ReverseRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
     return View<false>([from, to](auto& it) {
       to ? it.JumpLower(*to, false) : it.Last();
       return std::string(from);
@@ -155,7 +156,7 @@ class OrderedOperations {
     });
   }
   // Returns the records whose keys begin with `prefix`, in order.
-  auto PrefixRange(std::string_view prefix) requires BytewiseOrder<Compare> {
+  auto PrefixRange(StringArg prefix) requires BytewiseOrder<Compare> {
     return View<true>([prefix](auto& it) {
       it.Jump(prefix);
       return EndOfPrefix(prefix);
@@ -164,7 +165,7 @@ class OrderedOperations {
 
   // Returns the number of records in [from, to). Under concurrent updates it is not the number at
   // one moment.
-  StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
+  StatusOr<std::uint64_t> CountRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
     HAKO_RETURN_IF_ERROR(self().CheckReads());
     if (to && Compare::Compare(from, *to) >= 0) return std::uint64_t{0};
     return self().CountKeys(from, to);
@@ -173,7 +174,7 @@ class OrderedOperations {
   // Removes the records of [from, to) and returns their number. Not atomic: other threads, and a
   // crash, may see a part of it. If records expire, the number is that of the live ones at the
   // beginning.
-  StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
+  StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     if (to && Compare::Compare(from, *to) >= 0) return std::uint64_t{0};
     return self().RemoveKeys(from, to);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 
 namespace hako {
@@ -29,16 +30,16 @@ enum class SearchMode {
 };
 
 // Parses "contain", "begin", "end", "regex" or "edit".
-std::optional<SearchMode> SearchModeOfName(std::string_view name);
+std::optional<SearchMode> SearchModeOfName(StringArg name);
 
 // Tests whether a key matches. Copies share the pattern. Thread-safe.
 class KeyMatcher {
  public:
   // Returns InvalidArgument if `mode` is kRegex and the pattern is not a valid regular expression.
-  static StatusOr<KeyMatcher> Make(SearchMode mode, std::string_view pattern);
+  static StatusOr<KeyMatcher> Make(SearchMode mode, StringArg pattern);
 
   // Whether the key matches; always true for kEdit.
-  bool operator()(std::string_view key) const;
+  bool operator()(StringArg key) const;
 
  private:
   struct Pattern;
@@ -49,15 +50,15 @@ class KeyMatcher {
 // Returns the edit distance (Levenshtein): the least number of insertions, removals and
 // replacements of characters that turn one string into the other. A byte that is not part of a
 // UTF-8 character counts as one.
-std::size_t EditDistance(std::string_view a, std::string_view b);
+std::size_t EditDistance(StringArg a, StringArg b);
 
 // Collects those of the shown keys that are nearest to a pattern. Not thread-safe.
 class NearestKeys {
  public:
   // Keeps up to `capacity` keys.
-  NearestKeys(std::string_view pattern, std::size_t capacity) : pattern_(pattern), capacity_(capacity) {}
+  NearestKeys(StringArg pattern, std::size_t capacity) : pattern_(pattern), capacity_(capacity) {}
   // Considers a key.
-  void Show(std::string_view key);
+  void Show(StringArg key);
   // Returns the keys, the nearest first; equally near keys are in bytewise order.
   std::vector<std::string> Take() &&;
 
@@ -72,7 +73,7 @@ class NearestKeys {
 // for kEdit, the nearest keys. Tests every key that exists throughout, without stopping writers.
 // Returns the error that stops the scan, or InvalidArgument for a wrong pattern.
 template <DBM D>
-StatusOr<std::vector<std::string>> Search(D& db, SearchMode mode, std::string_view pattern, std::size_t capacity = 0) {
+StatusOr<std::vector<std::string>> Search(D& db, SearchMode mode, StringArg pattern, std::size_t capacity = 0) {
   if (capacity == 0) capacity = static_cast<std::size_t>(-1);
   HAKO_ASSIGN_OR_RETURN(const KeyMatcher matches, KeyMatcher::Make(mode, pattern));
   NearestKeys nearest(pattern, capacity);

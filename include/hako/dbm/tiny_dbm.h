@@ -58,6 +58,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/random_seed.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/hash_operations.h"
@@ -141,7 +142,7 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
   // pieces is copied about eight times while its size doubles, so on average an Append takes time
   // proportional to its piece. A database with a path uses Operations::Append, because the log has
   // whole values.
-  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) HAKO_TRY {
+  Status Append(StringArg key, StringArg value, StringArg delimiter = {}) HAKO_TRY {
     if (this->HasAfterUpdate()) return Operations<TinyDBM>::Append(key, value, delimiter);
     if (key.size() > Base::kKeySizeMax) return this->RefuseKey(key);
     WriterState* writer = writers_.Mine();

@@ -24,7 +24,7 @@ void TreeCursor<D, Tree, Compare>::Last() HAKO_TRY {
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
 template <class D, class Tree, Comparator Compare>
-void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusive) HAKO_TRY {
+void TreeCursor<D, Tree, Compare>::JumpUpper(StringArg key, bool inclusive) HAKO_TRY {
   jumps_briefly_ = false;
   bound_.assign(key);  // copied first, because `key` may be a view of key() or value()
   if (!Load(tree::Seek::kAt, bound_)) return Fail(tree::Seek::kAt, false);
@@ -36,7 +36,7 @@ void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusiv
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
 template <class D, class Tree, Comparator Compare>
-void TreeCursor<D, Tree, Compare>::JumpBriefly(std::string_view key) HAKO_TRY {
+void TreeCursor<D, Tree, Compare>::JumpBriefly(StringArg key) HAKO_TRY {
   bound_.assign(key);
   if (!JumpInPlace()) JumpUpper(bound_, true);
   jumps_briefly_ = true;
@@ -46,7 +46,7 @@ HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 // Searches from the current slot on in steps that double, then by halves, because most jumps are
 // short.
 template <class D, class Tree, Comparator Compare>
-void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
+void TreeCursor<D, Tree, Compare>::JumpAhead(StringArg key) HAKO_TRY {
   HAKO_DCHECK(Valid());
   const unsigned prefix = page_.prefix_size();
   if (key.size() < prefix || !sync::EqualBytes(key.data(), key_.data(), prefix)) return JumpFar(key);
@@ -78,7 +78,7 @@ void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
 template <class D, class Tree, Comparator Compare>
-void TreeCursor<D, Tree, Compare>::JumpLower(std::string_view key, bool inclusive) HAKO_TRY {
+void TreeCursor<D, Tree, Compare>::JumpLower(StringArg key, bool inclusive) HAKO_TRY {
   bound_.assign(key);
   const tree::Seek seek = inclusive ? tree::Seek::kAt : tree::Seek::kBefore;
   if (!Load(seek, bound_)) return Fail(seek, true);

@@ -30,6 +30,7 @@
 #include "hako/base/prefetch.h"
 #include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/cursor_operations.h"
 #include "hako/dbm/expiry.h"
 #include "hako/format/page_format.h"
@@ -58,24 +59,24 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void Last();
 
   // Moves to the first record at or after `key` (LevelDB's Seek).
-  void Jump(std::string_view key) { JumpUpper(key, true); }
+  void Jump(StringArg key) { JumpUpper(key, true); }
   // Moves to the first record after `key`, or at `key` if inclusive.
-  void JumpUpper(std::string_view key, bool inclusive = false);
+  void JumpUpper(StringArg key, bool inclusive = false);
   // As Jump, for a caller that makes few moves after it: the first calls of Next and JumpAhead read
   // the leaf in place, and only later ones copy it. For many moves Jump is faster, because a copy
   // loads the cache lines of the leaf together.
-  void JumpBriefly(std::string_view key);
+  void JumpBriefly(StringArg key);
   // As the last jump, to a key that is not before the current record. Faster if both are in one
   // leaf.
   // REQUIRES: Valid()
-  void JumpAhead(std::string_view key);
+  void JumpAhead(StringArg key);
   // Returns about how many records from the current one on are below `key`. REQUIRES: Valid()
-  std::uint64_t CountAbout(std::string_view key) const {
+  std::uint64_t CountAbout(StringArg key) const {
     HAKO_DCHECK(Valid());
     return tree_->CountAbout(key_, key);
   }
   // Moves to the last record before `key`, or at `key` if inclusive (RocksDB's SeekForPrev).
-  void JumpLower(std::string_view key, bool inclusive = false);
+  void JumpLower(StringArg key, bool inclusive = false);
 
   // Moves to the next or the previous record. Does nothing if the cursor is at no record.
   void Next();

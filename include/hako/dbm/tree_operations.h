@@ -20,6 +20,7 @@
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/engine_operations.h"
 #include "hako/dbm/ordered_operations.h"
@@ -54,7 +55,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
 
   // See dbm/dbm.h. OutOfRange for a key above kKeySizeMax bytes.
   template <Sink S>
-  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
+  HAKO_INLINE Status Fetch(StringArg key, S&& sink) {
     if (key.size() > kKeySizeMax) [[unlikely]]
       return this->RefuseKey(key);
     if (!this->reads_plainly_) [[unlikely]] {
@@ -196,6 +197,7 @@ HAKO_OR_NO_MEMORY
 template <class D, class Space, Comparator Compare>
 Status TreeOperations<D, Space, Compare>::ProcessEachParallel(unsigned num_threads, EachRef visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckReads());
+  HAKO_RETURN_IF_ERROR(this->CheckThreads(num_threads));
   const std::vector<std::string> bounds = tree().Parts(std::max(num_threads, 1u));
   return sync::RunParts(bounds.size() + 1, [&](std::size_t part) -> Status {
     auto it = MakeIterator();

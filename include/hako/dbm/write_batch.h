@@ -33,9 +33,11 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/integer_arg.h"
 #include "hako/base/key_value.h"
 #include "hako/base/multi_extras.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 
 namespace hako {
@@ -56,18 +58,18 @@ class WriteBatch {
   // Stores a record, replacing an existing value. The record expires at `expire_at`, in
   // milliseconds since 1970, or never (dbm/expiry.h). Write returns FailedPrecondition if the
   // database keeps no times.
-  void Set(std::string_view key, std::string_view value) { Add(&operations_, Kind::kSet, key, value); }
-  void Set(std::string_view key, std::string_view value, std::uint64_t expire_at);
+  void Set(StringArg key, StringArg value) { Add(&operations_, Kind::kSet, key, value); }
+  void Set(StringArg key, StringArg value, IntegerArg<std::uint64_t> expire_at);
   // Removes a record, if there is one.
-  void Remove(std::string_view key) { Add(&operations_, Kind::kRemove, key, {}); }
+  void Remove(StringArg key) { Add(&operations_, Kind::kRemove, key, {}); }
   // Removes the records of [from, to), or from `from` on without `to`, of an ordered database.
-  void RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
+  void RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
     Add(&ranges_, to ? Kind::kRemoveRange : Kind::kRemoveFrom, from, to.value_or(std::string_view()));
   }
   // Adds a condition on the record before the batch. Its value is copied.
-  void Expect(std::string_view key, const hako::Expect& expected);
+  void Expect(StringArg key, const hako::Expect& expected);
   // Makes Write store this number as the applied index. The last call counts.
-  void SetAppliedIndex(std::uint64_t index) { applied_index_ = index; }
+  void SetAppliedIndex(IntegerArg<std::uint64_t> index) { applied_index_ = index; }
 
   // Removes all operations and conditions, the applied index and the error. Keeps the memory.
   void Clear();

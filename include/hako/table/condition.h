@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/table/value.h"
 
 namespace hako {
@@ -90,7 +91,7 @@ class Condition {
 class Column {
  public:
   // Names a column, of any table.
-  explicit Column(std::string_view name) : name_(name) {}
+  explicit Column(StringArg name) : name_(name) {}
   // Casts the column's value to a number (table/value.h): a text becomes the number that it spells,
   // or null.
   Column Numeric() const;
@@ -108,21 +109,21 @@ class Column {
   Condition In(std::vector<Value> values) const;
 
   // The cell's text contains this text; begins with it; ends with it.
-  Condition Contains(std::string_view text) const;
-  Condition BeginsWith(std::string_view text) const;
-  Condition EndsWith(std::string_view text) const;
+  Condition Contains(StringArg text) const;
+  Condition BeginsWith(StringArg text) const;
+  Condition EndsWith(StringArg text) const;
   // A part of the text matches a regular expression of RE2 (text/regular_expression.h). The time is
   // linear in the size of the text.
-  Condition Matches(std::string_view regex) const;
+  Condition Matches(StringArg regex) const;
   // The text has all words (table/words.h) of `words`; at least one of them; or all of them in a
   // row.
-  Condition HasAll(std::string_view words) const;
-  Condition HasAny(std::string_view words) const;
-  Condition HasPhrase(std::string_view words) const;
+  Condition HasAll(StringArg words) const;
+  Condition HasAny(StringArg words) const;
+  Condition HasPhrase(StringArg words) const;
   // The text matches a full-text expression. Words and "phrases in quotes" must all occur; one with
   // `-` before it must not occur; `|` separates alternatives, and binds less tightly than a blank.
   // False if the row lacks the column, even if the expression only has words that must not occur.
-  Condition Search(std::string_view expression) const;
+  Condition Search(StringArg expression) const;
 
   // The row lacks the column; has it.
   Condition IsNull() const;

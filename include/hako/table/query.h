@@ -41,6 +41,7 @@
 
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/table/condition.h"
 #include "hako/table/query_effort.h"
 #include "hako/table/query_text.h"
@@ -89,7 +90,7 @@ class Query {
     return *this;
   }
   // Sets the order; an empty name is the primary key.
-  Query& OrderBy(std::string_view column, RowOrder order = RowOrder::kAscending) {
+  Query& OrderBy(StringArg column, RowOrder order = RowOrder::kAscending) {
     order_by_ = column;
     order_ = order;
     return *this;
@@ -103,7 +104,7 @@ class Query {
   // the page before and, with OrderBy, also that row's value in the column (null if it has none).
   // Rows that are added or removed between pages never make another row appear twice or be left
   // out. Only the last page has fewer rows than the limit.
-  Query& After(std::string_view key, const Value& value = Value()) {
+  Query& After(StringArg key, const Value& value = Value()) {
     after_key_ = std::string(key);
     after_value_ = value;
     return *this;
@@ -144,11 +145,11 @@ class Query {
   // statement, figures are over all rows, and the limit applies to the rows of figures; see
   // table/statement_run.h.) A column that no row has counts as null.
   StatusOr<std::uint64_t> Count() const;
-  StatusOr<Aggregates> Aggregate(std::string_view column) const;
+  StatusOr<Aggregates> Aggregate(StringArg column) const;
   // Groups the rows by the value of a column. Rows without the column form the first group, null.
   // `of` is the column of the figures.
   using Groups = std::map<OwnedValue, Aggregates>;
-  StatusOr<Groups> GroupBy(std::string_view column, std::string_view of = {}) const;
+  StatusOr<Groups> GroupBy(StringArg column, StringArg of = {}) const;
   // Update or remove the rows in one atomic step, or in batches, and return their number.
   // OutOfRange if one step would take more than 1,048,576 rows and entries of indices, or 256 MiB;
   // use a limit or InBatches then. A row that another thread has changed meanwhile is changed only

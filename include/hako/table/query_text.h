@@ -45,6 +45,7 @@
 #include <vector>
 
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/table/condition.h"
 
 namespace hako {
@@ -89,11 +90,11 @@ struct Statement {
 };
 
 // Parse a text as a statement or as a condition.
-StatusOr<Statement> ParseStatement(std::string_view text, std::span<const Value> parameters = {});
-inline StatusOr<Statement> ParseStatement(std::string_view text, std::initializer_list<Value> parameters) {
+StatusOr<Statement> ParseStatement(StringArg text, std::span<const Value> parameters = {});
+inline StatusOr<Statement> ParseStatement(StringArg text, std::initializer_list<Value> parameters) {
   return ParseStatement(text, std::span(parameters.begin(), parameters.size()));
 }
-StatusOr<Condition> ParseCondition(std::string_view text);
+StatusOr<Condition> ParseCondition(StringArg text);
 
 namespace table {
 // Append a literal, and the name of a column, as they are written in a statement.

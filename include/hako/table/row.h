@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/table/value.h"
 
 namespace hako {
@@ -47,8 +48,8 @@ class RowView {
 
   // Returns the value of a column; null if the row lacks the column.
   Value Get(ColumnId column) const;
-  Value Get(std::string_view column) const;
-  Value operator[](std::string_view column) const { return Get(column); }
+  Value Get(StringArg column) const;
+  Value operator[](StringArg column) const { return Get(column); }
 
   // The cells in the order of their columns' numbers.
   std::size_t size() const { return count_; }
@@ -89,8 +90,8 @@ class Row {
   // The row as a view, and functions like those of RowView.
   RowView view() const { return bytes_.empty() ? RowView() : RowView(bytes_, names_); }
   Value Get(ColumnId column) const { return view().Get(column); }
-  Value Get(std::string_view column) const { return view().Get(column); }
-  Value operator[](std::string_view column) const { return Get(column); }
+  Value Get(StringArg column) const { return view().Get(column); }
+  Value operator[](StringArg column) const { return Get(column); }
   std::size_t size() const { return view().size(); }
 
   // For the table: the bytes into which it reads a row.

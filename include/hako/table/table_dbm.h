@@ -27,6 +27,7 @@
 // AlreadyExists with a message. Errors name the column or the index, and change nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -38,6 +39,7 @@
 
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
+#include "hako/base/string_arg.h"
 #include "hako/dbm/options.h"
 #include "hako/file/file.h"
 #include "hako/storage/salvage_report.h"
@@ -75,15 +77,15 @@ struct TableOptions {
 class TableBatch {
  public:
   // See the functions of TableDBM.
-  void Put(std::string_view key, std::span<const Cell> cells) { Add(0, key, cells); }
-  void Put(std::string_view key, std::initializer_list<Cell> cells) { Put(key, std::span(cells.begin(), cells.size())); }
-  void PutKeep(std::string_view key, std::span<const Cell> cells) { Add(1, key, cells); }
-  void PutKeep(std::string_view key, std::initializer_list<Cell> cells) { PutKeep(key, std::span(cells.begin(), cells.size())); }
-  void Update(std::string_view key, std::span<const Cell> cells) { Add(2, key, cells); }
-  void Update(std::string_view key, std::initializer_list<Cell> cells) { Update(key, std::span(cells.begin(), cells.size())); }
-  void Append(std::string_view key, std::span<const Cell> cells) { Add(3, key, cells); }
-  void Append(std::string_view key, std::initializer_list<Cell> cells) { Append(key, std::span(cells.begin(), cells.size())); }
-  void Remove(std::string_view key) { Add(4, key, {}); }
+  void Put(StringArg key, std::span<const Cell> cells) { Add(0, key, cells); }
+  void Put(StringArg key, std::initializer_list<Cell> cells) { Put(key, std::span(cells.begin(), cells.size())); }
+  void PutKeep(StringArg key, std::span<const Cell> cells) { Add(1, key, cells); }
+  void PutKeep(StringArg key, std::initializer_list<Cell> cells) { PutKeep(key, std::span(cells.begin(), cells.size())); }
+  void Update(StringArg key, std::span<const Cell> cells) { Add(2, key, cells); }
+  void Update(StringArg key, std::initializer_list<Cell> cells) { Update(key, std::span(cells.begin(), cells.size())); }
+  void Append(StringArg key, std::span<const Cell> cells) { Add(3, key, cells); }
+  void Append(StringArg key, std::initializer_list<Cell> cells) { Append(key, std::span(cells.begin(), cells.size())); }
+  void Remove(StringArg key) { Add(4, key, {}); }
 
   // Removes all changes, but keeps the memory.
   void Clear();
@@ -131,29 +133,30 @@ class TableDBM {
   TableDBM& operator=(const TableDBM&) = delete;
 
   // Stores a row, replacing an existing one as a whole. Leaves out null cells.
-  Status Put(std::string_view key, std::span<const Cell> cells);
-  Status Put(std::string_view key, std::initializer_list<Cell> cells) { return Put(key, std::span(cells.begin(), cells.size())); }
+  Status Put(StringArg key, std::span<const Cell> cells);
+  Status Put(StringArg key, std::initializer_list<Cell> cells) { return Put(key, std::span(cells.begin(), cells.size())); }
   // Stores a new row. Returns AlreadyExists if the row exists.
-  Status PutKeep(std::string_view key, std::span<const Cell> cells);
-  Status PutKeep(std::string_view key, std::initializer_list<Cell> cells) { return PutKeep(key, std::span(cells.begin(), cells.size())); }
+  Status PutKeep(StringArg key, std::span<const Cell> cells);
+  Status PutKeep(StringArg key, std::initializer_list<Cell> cells) { return PutKeep(key, std::span(cells.begin(), cells.size())); }
   // Sets some columns of a row; null removes a column. Returns NotFound if the row is absent.
-  Status Update(std::string_view key, std::span<const Cell> cells);
-  Status Update(std::string_view key, std::initializer_list<Cell> cells) { return Update(key, std::span(cells.begin(), cells.size())); }
+  Status Update(StringArg key, std::span<const Cell> cells);
+  Status Update(StringArg key, std::initializer_list<Cell> cells) { return Update(key, std::span(cells.begin(), cells.size())); }
   // Appends to the text of some columns, which become bytes. Stores the row if it is absent.
-  Status Append(std::string_view key, std::span<const Cell> cells);
-  Status Append(std::string_view key, std::initializer_list<Cell> cells) { return Append(key, std::span(cells.begin(), cells.size())); }
+  Status Append(StringArg key, std::span<const Cell> cells);
+  Status Append(StringArg key, std::initializer_list<Cell> cells) { return Append(key, std::span(cells.begin(), cells.size())); }
   // Removes a row. Returns NotFound if it is absent.
-  Status Remove(std::string_view key);
+  Status Remove(StringArg key);
   // Makes all changes in one atomic step, or none. An error names the row.
   Status Write(const TableBatch& batch);
 
   // Copies a row into *row, reusing its memory. Returns NotFound if the row is absent.
-  Status Get(std::string_view key, Row* row);
-  StatusOr<Row> Get(std::string_view key);
+  Status Get(StringArg key, Row* row);
+  Status Get(StringArg key, std::nullptr_t) = delete;  // there is nothing to copy it to
+  StatusOr<Row> Get(StringArg key);
   // Shows a row. Takes no lock and allocates nothing, unless the row is long.
-  Status Get(std::string_view key, FunctionRef<void(const RowView&)> visitor);
+  Status Get(StringArg key, FunctionRef<void(const RowView&)> visitor);
   // Whether the row exists.
-  StatusOr<bool> Contains(std::string_view key);
+  StatusOr<bool> Contains(StringArg key);
   // Returns the number of rows, which is exact while none is added or removed.
   StatusOr<std::uint64_t> Count();
 
@@ -170,7 +173,7 @@ class TableDBM {
 
   // Returns the number of a column, with which RowView::Get is faster than with the name. Returns
   // NotFound if no row has ever had the column.
-  StatusOr<ColumnId> FindColumn(std::string_view name) const;
+  StatusOr<ColumnId> FindColumn(StringArg name) const;
   // Returns all columns that rows have had, in the order of their numbers.
   std::vector<ColumnInfo> Columns() const;
   // Whether rows may only have the existing columns (TableOptions::closed_schema).
@@ -179,7 +182,7 @@ class TableDBM {
   // FailedPrecondition, which names a row, if an existing row breaks them, and AlreadyExists if the
   // column should be unique and two rows have the same value. Writers already obey the new rules
   // while the rows are checked. `unique` creates an index, unless there is one.
-  Status SetColumn(std::string_view name, const ColumnOptions& options);
+  Status SetColumn(StringArg name, const ColumnOptions& options);
 
   // Creates an index in parts, beside readers and writers, and returns once it is ready. Returns
   // AlreadyExists if an index has the name, or if the index should be unique and two rows have the
@@ -190,7 +193,7 @@ class TableDBM {
   // After OK the index is gone, even after a crash; if records of it could not be removed, their
   // space is in use until the next change of an index, or Close. Returns FailedPrecondition if the
   // visitor of a query that uses the index calls this.
-  Status DropIndex(std::string_view name);
+  Status DropIndex(StringArg name);
   std::vector<IndexInfo> Indices() const;
 
   // Removes all rows in one atomic step. Columns and indices stay. Stops writers and loads the

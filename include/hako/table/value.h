@@ -48,16 +48,10 @@
 
 #include "absl/base/attributes.h"
 #include "hako/base/assert.h"
-#include "hako/base/language.h"
+#include "hako/base/integer_arg.h"
+#include "hako/base/string_arg.h"
 
 namespace hako {
-
-namespace table {
-// A type of numbers, not of characters.
-template <class T>
-concept Integer = std::integral<T> && sizeof(T) <= sizeof(std::int64_t) && !std::same_as<T, bool> && !std::same_as<T, char> &&
-                  !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
-}  // namespace table
 
 // A value of a cell: see the head of this header. It does not copy bytes: a Value of a temporary
 // string is valid only up to the end of the full expression.
@@ -85,7 +79,7 @@ class Value {
   requires std::convertible_to<const T&, std::span<const std::byte>> Value(const T& bytes ABSL_ATTRIBUTE_LIFETIME_BOUND)  // NOLINT
       : kind_(Kind::kBytes), bytes_(ViewOf(bytes)) {}
   // For an integer above INT64_MAX exceeds_int64() is true; tables and conditions refuse it.
-  template <table::Integer T>
+  template <Integer T>
   constexpr Value(T number)  // NOLINT
       : kind_(Kind::kInt), int_(static_cast<std::int64_t>(number)) {
     if (number > T{0} && int_ < 0) {
@@ -109,7 +103,7 @@ class Value {
   // text, with one exception: in a column without a type, a text that is exactly how hako writes a
   // number ("36", "-0.5", "1e+20", but neither "007" nor "1.50") is stored as that number. So no
   // byte is lost.
-  static constexpr Value Untyped(std::string_view text ABSL_ATTRIBUTE_LIFETIME_BOUND) {
+  static constexpr Value Untyped(StringArg text ABSL_ATTRIBUTE_LIFETIME_BOUND) {
     Value value(text);
     value.note_ = Note::kUntyped;
     return value;
@@ -195,8 +189,8 @@ class OwnedValue {
 
 // A column's name and its value, as views.
 struct Cell {
-  std::string_view column;  // the name
-  Value value;              // null removes the column
+  StringArg column;  // the name
+  Value value;       // null removes the column
 };
 
 namespace table {
