@@ -59,7 +59,13 @@ StatusOr<std::vector<std::string>> Query::Keys() const HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
+Status Query::CheckOffset() const {
+  if (!IntegerArg<std::uint64_t>(offset_).IsNegative()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("Limit: the offset is negative: ", static_cast<std::int64_t>(offset_)));
+}
+
 StatusOr<std::uint64_t> Query::Count() const HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(CheckOffset());
   if (limit_ == 0) return std::uint64_t{0};
   // Drop the order, which does not change the number, unless After depends on it.
   Query all = *this;

@@ -28,6 +28,9 @@ bool QueryRun::IsUsedHere(const Index& index) {
 }
 
 Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns, bool explains) {
+  HAKO_RETURN_IF_ERROR(query_.CheckOffset());
+  if (query_.where_.node()) HAKO_RETURN_IF_ERROR(CheckNames(*query_.where_.node()));
+  HAKO_RETURN_IF_ERROR(CheckName(query_.order_by_.value_or("")));
   where_ = TypedCondition(query_.where_, core_.catalogue.names());
   filter_ = Filter(where_, core_.catalogue.names(), query_.effort_);
   wanted_.where = &where_;
@@ -50,6 +53,17 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   return absl::OkStatus();
 }
 
+// The primary key is no column, so a condition on one of its name would hold for no row.
+Status QueryRun::CheckName(std::string_view column) const {
+  if (column != kKeyName || core_.catalogue.names().Find(column) != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "there is no column 'key': the primary key is Key() in a condition, and has the empty name in OrderBy, Aggregate and GroupBy");
+}
+Status QueryRun::CheckNames(const Node& node) const {
+  for (const auto& child : node.children) HAKO_RETURN_IF_ERROR(CheckNames(*child));
+  return CheckName(node.column);
+}
+
 Status QueryRun::SetOrder() {
   const StoredColumn* column = nullptr;
   const bool is_numeric = query_.order_ >= RowOrder::kNumericAscending;
@@ -70,7 +84,9 @@ Status QueryRun::SetOrder() {
     after_->order = OrderOf(after_->key, RowView());
     return absl::OkStatus();
   }
-  const OwnedValue value = TypedLiteral(column == nullptr ? ColumnType::kAny : column->type, query_.after_value_.get());
+  if (!query_.after_value_)
+    return absl::InvalidArgumentError(absl::StrCat("After: an order by column '", *query_.order_by_, "' needs the value of that row, too"));
+  const OwnedValue value = TypedLiteral(column == nullptr ? ColumnType::kAny : column->type, query_.after_value_->get());
   if (!value.get().is_null() && value.get().kind() != Value::Kind::kBytes && !NumberOf(value.get()))
     return absl::InvalidArgumentError("After: the value is NaN, or an integer that exceeds int64");
   AppendPart(value.get(), wanted_.order_kind, &after_->order);
@@ -300,6 +316,7 @@ Status QueryRun::ShowSorted(std::span<const Item> items, ShowRef show, bool* goe
 StatusOr<FiguresByGroup> QueryRun::FindFigures(const std::optional<std::string>& group_by, const std::vector<std::string>& columns) {
   std::vector<std::string> needed = columns;
   if (group_by) needed.push_back(*group_by);
+  for (const std::string& column : needed) HAKO_RETURN_IF_ERROR(CheckName(column));
   HAKO_RETURN_IF_ERROR(Prepare(needed));
   FiguresByGroup groups;
   std::uint64_t bytes = 0;

@@ -112,6 +112,32 @@ TEST_F(PageTest, InfinitiesAndBoolsHaveAPlaceInTheOrder) {
   });
 }
 
+TEST_F(PageTest, AfterWithoutTheValueOfTheOrderIsRefused) {
+  for (const int i : {1, 2, 3}) ASSERT_THAT(table_->Put("k" + std::to_string(i), {{"n", 10 * i}}), IsOk());
+  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("'n'"));
+  EXPECT_THAT(table_->Select().OrderBy("n").After("k2").Keys().status(), refused);
+  EXPECT_THAT(table_->Select().After("k2").OrderBy("n").Count().status(), refused);
+  EXPECT_THAT(KeysOf(table_->Select().OrderBy("n").After("k2", 20)), ElementsAre("k3"));
+  EXPECT_THAT(KeysOf(table_->Select().OrderBy("n").After("k0", std::nullopt)), ElementsAre("k1", "k2", "k3"));
+  EXPECT_THAT(KeysOf(table_->Select().After("k0", 20).After("k2")), ElementsAre("k3"));
+  EXPECT_THAT(KeysOf(table_->Select().OrderBy("").After("k2")), ElementsAre("k3"));
+}
+
+TEST_F(PageTest, NegativeOffsetIsRefused) {
+  for (const int i : {1, 2, 3}) ASSERT_THAT(table_->Put("k" + std::to_string(i), {{"n", 10 * i}}), IsOk());
+  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("-10"));
+  const int page = 0, rows = 10;
+  const Query query = table_->Select().Limit(rows, (page - 1) * rows);
+  EXPECT_THAT(query.Keys().status(), refused);
+  EXPECT_THAT(query.Count().status(), refused);
+  EXPECT_THAT(Query(query).Limit(0, -10).Count().status(), refused);
+  EXPECT_THAT(query.Aggregate("n").status(), refused);
+  EXPECT_THAT(query.Remove().status(), refused);
+  EXPECT_THAT(Query(query).InBatches().Remove().status(), refused);
+  EXPECT_THAT(table_->Select().Union(query).status(), refused);
+  EXPECT_THAT(KeysOf(table_->Select().Limit(-1, 1)), ElementsAre("k2", "k3"));  // no limit
+}
+
 TEST_F(PageTest, PagesWithoutAnOrderAreByKey) {
   std::vector<std::string> small;
   for (int i = 0; i < 500; ++i) {

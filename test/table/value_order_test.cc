@@ -296,7 +296,7 @@ TEST(ValueTest, LiteralsAreOfTheTypeOfTheirColumn) {
     EXPECT_THAT(table->Select().Where(Column("any") == "36").Keys(), IsOkAndHolds(ElementsAre("36")));
     EXPECT_THAT(table->Select().Where(Key() == 36).Keys(), IsOkAndHolds(ElementsAre("36")));
     EXPECT_THAT(table->Select().Where(Column("i") == "x" || Column("s") == true).Count(), IsOkAndHolds(0u));
-    EXPECT_THAT(table->Select().OrderBy("i").After("36").Keys(), IsOkAndHolds(ElementsAre("k")));
+    EXPECT_THAT(table->Select().OrderBy("i").After("36", std::nullopt).Keys(), IsOkAndHolds(ElementsAre("k")));
     EXPECT_THAT(table->Select().OrderBy("i").After("a", "36").Keys(), IsOkAndHolds(ElementsAre("k")));
     EXPECT_THAT(table->Select().OrderBy("i").After("a", "37").Keys(), IsOkAndHolds(ElementsAre()));
   }

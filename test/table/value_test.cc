@@ -53,6 +53,64 @@ static_assert(Value(std::uint64_t{1} << 63).exceeds_int64() && Value(UINT64_MAX)
 static_assert(Value(true).kind() == Kind::kBool && Value(1.5f).double_value() == 1.5);
 static_assert(sizeof(Value) == 32);
 
+// Strings of a table are made of neither null pointers nor numbers, and numbers of rows are integers.
+template <class Table, class Batch, class Q, class C, class R, class V>
+void RefuseNulls() {
+  static_assert(
+      !requires(Table & t) { t.Get(0); } && !requires(Table & t) { t.Get(nullptr); } && !requires(Table & t) { t.Get("k", nullptr); });
+  static_assert(
+      !requires(Table & t) { t.Put(0, {}); } && !requires(Table & t) { t.Remove(0); } && !requires(Table & t) { t.Contains(0); });
+  static_assert(
+      !requires(Table & t) { t.SetColumn(nullptr, ColumnOptions()); } && !requires(Table & t) { t.DropIndex(0); });
+  static_assert(!requires(Table & t) { t.FindColumn(nullptr); });
+  static_assert(
+      !requires(Batch & b) { b.Put(nullptr, {}); } && !requires(Batch & b) { b.Remove(0); });
+  static_assert(
+      !requires(Q & q) { q.OrderBy(0); } && !requires(Q & q) { q.After(nullptr); } && !requires(Q & q) { q.Aggregate(0); });
+  static_assert(
+      !requires(Q & q) { q.GroupBy(0); } && !requires(Q & q) { q.GroupBy("c", nullptr); });
+  static_assert(
+      !requires(Q & q) { q.Limit(2.5); } && !requires(Q & q) { q.Limit('2'); } && !requires(Q & q) { q.InBatches(0.5); });
+  static_assert(
+      !requires { C(0); } && !requires { C(nullptr); } && !requires(C & c) { c.Contains(0); });
+  static_assert(
+      !requires(C & c) { c.BeginsWith('a'); } && !requires(C & c) { c.EndsWith(nullptr); } && !requires(C & c) { c.Matches(0); });
+  static_assert(
+      !requires(C & c) { c.Search(nullptr); } && !requires(C & c) { c.HasAll(0); } && !requires(C & c) { c == nullptr; });
+  static_assert(
+      !requires(R & r) { r[0]; } && !requires(R & r) { r[nullptr]; } && !requires(R & r) { r.Get(0); });
+  static_assert(
+      !requires { V::Untyped(0); } && !requires { V::Untyped(nullptr); });
+}
+template <class T>
+concept TakesNullColumns = requires {
+  T{0, 5};
+}
+|| requires { T{nullptr, 5}; }
+|| requires { T{"c", nullptr}; };
+static_assert(!TakesNullColumns<Cell>);
+
+TEST(ValueConversionTest, NullsDoNotCompile) {
+  RefuseNulls<TableDBM, TableBatch, Query, Column, RowView, Value>();
+  RefuseNulls<TableDBM, TableBatch, Query, Column, Row, Value>();
+}
+
+// The name of the primary key in statements is no column of a condition, where it would hold for no row.
+TEST(ValueConversionTest, ColumnOfTheNameOfTheKeyIsRefused) {
+  const auto table = *TableDBM::OpenInMemory();
+  ASSERT_THAT(table->Put("ada", {{"age", 36}}), IsOk());
+  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("Key()"));
+  EXPECT_THAT(table->Select().Where(Column("key") == "ada").Keys().status(), refused);
+  EXPECT_THAT(table->Select().Where(Column("age") == 36 && !(Column("key") == "bob")).Count().status(), refused);
+  EXPECT_THAT(table->Select().Where(Column("key") == "ada").Remove().status(), refused);
+  EXPECT_THAT(table->Select().OrderBy("key").Keys().status(), refused);
+  EXPECT_THAT(table->Select().Aggregate("key").status(), refused);
+  EXPECT_THAT(table->Select().GroupBy("key").status(), refused);
+  EXPECT_THAT(table->Select().GroupBy("age", "key").status(), refused);
+  EXPECT_THAT(table->Select().Where(Key() == "ada").OrderBy("").Keys(), IsOkAndHolds(testing::ElementsAre("ada")));
+  EXPECT_THAT(table->Select(*ParseStatement("select * where key = 'ada' order by key"))->Keys(), IsOkAndHolds(testing::ElementsAre("ada")));
+}
+
 TEST(ValueConversionTest, KeepsWhatItIsMadeOf) {
   const std::vector<std::byte> bytes = {std::byte{0}, std::byte{0xff}};
   EXPECT_EQ(Value(bytes).bytes(), std::string_view("\0\xff", 2));

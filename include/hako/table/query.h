@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "hako/base/function_ref.h"
+#include "hako/base/integer_arg.h"
 #include "hako/base/status.h"
 #include "hako/base/string_arg.h"
 #include "hako/table/condition.h"
@@ -89,23 +90,32 @@ class Query {
     where_ = where_ && condition;
     return *this;
   }
-  // Sets the order; an empty name is the primary key.
+  // Sets the order; an empty name is the primary key, here and in Aggregate and GroupBy. Its name in
+  // statements, "key", is InvalidArgument there and in a condition, unless a column has it since an
+  // earlier version.
   Query& OrderBy(StringArg column, RowOrder order = RowOrder::kAscending) {
     order_by_ = column;
     order_ = order;
     return *this;
   }
-  Query& Limit(std::uint64_t count, std::uint64_t offset = 0) {
+  // A negative offset is InvalidArgument.
+  Query& Limit(IntegerArg<std::uint64_t> count, IntegerArg<std::uint64_t> offset = 0) {
     limit_ = count;
     offset_ = offset;
     return *this;
   }
   // Shows only rows behind this position in the order, for pages. Pass the key of the last row of
-  // the page before and, with OrderBy, also that row's value in the column (null if it has none).
+  // the page before and, with OrderBy, also that row's value in the column (null if it has none);
+  // without the value such a query is InvalidArgument.
   // Rows that are added or removed between pages never make another row appear twice or be left
   // out. Only the last page has fewer rows than the limit.
-  Query& After(StringArg key, const Value& value = Value()) {
-    after_key_ = std::string(key);
+  Query& After(StringArg key) {
+    after_key_ = key;
+    after_value_.reset();
+    return *this;
+  }
+  Query& After(StringArg key, const Value& value) {
+    after_key_ = key;
     after_value_ = value;
     return *this;
   }
@@ -120,7 +130,7 @@ class Query {
   // (InvalidArgument with another order). Each step has this many rows, or fewer if these have many
   // entries. If a step fails, or the process dies, the steps before it remain; the error tells how
   // many rows they have changed.
-  Query& InBatches(std::uint64_t rows = 10'000) {
+  Query& InBatches(IntegerArg<std::uint64_t> rows = 10'000) {
     batch_rows_ = std::max<std::uint64_t>(rows, 1);
     return *this;
   }
@@ -166,6 +176,7 @@ class Query {
   friend class table::QueryRun;
   bool HasLimit() const { return limit_ || offset_ != 0 || after_key_; }
   StatusOr<Condition> AsCondition() const;
+  Status CheckOffset() const;
   StatusOr<std::uint64_t> Change(table::ChangeKind kind, std::span<const Cell> cells) const;
 
   table::TableCore* core_;
@@ -176,7 +187,7 @@ class Query {
   std::uint64_t offset_ = 0;
   std::uint64_t batch_rows_ = 0;  // 0 = all in one step
   std::optional<std::string> after_key_;
-  OwnedValue after_value_;
+  std::optional<OwnedValue> after_value_;
   std::optional<std::vector<std::string>> columns_;
   QueryEffort* effort_ = nullptr;
 };

@@ -51,6 +51,8 @@ class QueryRun {
   };
   using ShowRef = FunctionRef<bool(std::string_view key, const RowView& row)>;
 
+  Status CheckName(std::string_view column) const;
+  Status CheckNames(const Node& node) const;
   Status SetOrder();
   void SetColumns(const std::optional<std::vector<std::string>>& columns);
   bool HoldIndices(const Access& access);
