@@ -63,6 +63,14 @@ TEST(BackgroundThread, ConcurrentDestructorWaitsForTheCall) {
   EXPECT_TRUE(has_ended);
 }
 
+// A wait of that long overflows the clock.
+TEST(BackgroundThread, LongestIntervalIsNotOver) {
+  std::atomic<int> calls = 0;
+  ASSERT_OK_AND_ASSIGN(auto thread, BackgroundThread::Start(std::chrono::milliseconds::max(), [&] { ++calls; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(calls, 0);
+}
+
 TEST(BackgroundThread, MakesNoCallUnlessWoken) {
   std::atomic<int> calls = 0;
   ASSERT_OK_AND_ASSIGN(auto thread, BackgroundThread::Start(kOnlyWhenWoken, [&] { ++calls; }));

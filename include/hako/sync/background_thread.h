@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -38,6 +39,7 @@ class BackgroundThread {
   // Starts the thread. With an interval of 0 it runs only when woken. Returns ResourceExhausted if
   // the system has no thread.
   static StatusOr<Pointer> Start(std::chrono::milliseconds interval, std::function<void()> work) {
+    interval = std::min<std::chrono::milliseconds>(interval, std::chrono::hours(24 * 365));  // more would overflow the clock
     Pointer self(new BackgroundThread);
     HAKO_ASSIGN_OR_RETURN(self->thread_, StartThread([self = self.get(), interval, work = std::move(work)](std::stop_token stop) {
                             while (self->Wait(stop, interval)) {
