@@ -3,6 +3,7 @@
 
 #include "hako/array/array_multi_locks-inl.h"
 #include "hako/array/page_array.h"
+#include "hako/update/logging.h"
 
 namespace hako::array {
 
@@ -114,25 +115,20 @@ class PageArray<Space>::MultiGuard : private LockedLeaves {
   }
   template <class ActionT>
   Status Append(std::span<const ActionT> actions) {
-    if (!tree::IsLogged(array_.space_)) return absl::OkStatus();
     absl::InlinedVector<LogKey, kUsual> keys;
-    absl::InlinedVector<format::LogEntry, kUsual> run;
-    keys.reserve(2 * ranges_.size() + ids_.size());  // views of them stay valid
-    run.reserve(ranges_.size() + ids_.size() + 1);
-    for (const IdRange& range : ranges_) {
-      const std::string_view from = keys.emplace_back(range.from).view(), to = keys.emplace_back(range.to).view();
-      run.push_back({format::LogOp::kRemoveRange, from, to});
-    }
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-      if (actions[i].kind() == ActionT::Kind::kKeep) continue;
-      keys.emplace_back(ids_[i]);
-      const bool sets = actions[i].kind() == ActionT::Kind::kSet;
-      run.push_back(
-          {sets ? format::LogOp::kSet : format::LogOp::kRemove, keys.back().view(), sets ? actions[i].value() : std::string_view()});
-    }
-    const Le<std::uint64_t> index = extras_.applied_index.value_or(0);
-    if (extras_.applied_index) run.push_back({format::LogOp::kAppliedIndex, {}, {reinterpret_cast<const char*>(&index), sizeof(index)}});
-    return tree::LogUpdates(array_.space_, writer_, run) ? absl::OkStatus() : tree::ErrorOf(writer_);
+    const std::size_t count = ranges_.size() + ids_.size();
+    return update::LogBatch(array_.space_, writer_, count, extras_.applied_index, [&, this](update::LogRun& run) {
+      keys.reserve(ranges_.size() + count);  // views of them stay valid
+      for (const IdRange& range : ranges_) {
+        const std::string_view from = keys.emplace_back(range.from).view(), to = keys.emplace_back(range.to).view();
+        run.RemoveRange(from, to);
+      }
+      for (std::size_t i = 0; i < ids_.size(); ++i) {
+        if (actions[i].kind() == ActionT::Kind::kKeep) continue;
+        const std::string_view key = keys.emplace_back(ids_[i]).view();
+        actions[i].kind() == ActionT::Kind::kSet ? run.Set(key, actions[i].value()) : run.Remove(key);
+      }
+    });
   }
 
   void RemoveRanges() {

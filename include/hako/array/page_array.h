@@ -76,8 +76,8 @@
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 #include "hako/sync/writer_states.h"
-#include "hako/tree/page_logging.h"
 #include "hako/tree/page_space.h"
+#include "hako/update/logging.h"
 
 namespace hako::array {
 

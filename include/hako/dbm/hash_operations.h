@@ -141,7 +141,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
     }
     HAKO_RETURN_IF_ERROR(FlushPending(hash));
     if constexpr (IsReference<std::remove_cvref_t<V>>) {
-      if ((hash::IsLogged(*space_) && !std::is_void_v<ActionT>) || index().IsLimited())
+      if ((update::IsLogged(*space_) && !std::is_void_v<ActionT>) || index().IsLimited())
         return index().template ProcessLogged<ActionT>(writer, hash, key, visitor);
     }
     return index().template Process<ActionT>(writer, hash, key, visitor);

@@ -15,7 +15,7 @@
 //      checks that the key's bucket is still the same.
 //   3. A bucket's lock guards its whole chain. A writer locks several in ascending order, and
 //      splits while it holds none.
-//   4. An update is logged (hash/record_logging.h) with its buckets locked, as its last step that can
+//   4. An update is logged (update/logging.h) with its buckets locked, as its last step that can
 //      fail, before any entry changes.
 //   5. Readers write nothing unless they fall back to the lock (FetchLocked). They validate the
 //      bucket's version after copying, so a block may be reused as soon as the version of the
@@ -55,11 +55,11 @@
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"
 #include "hako/hash/record_limit.h"
-#include "hako/hash/record_logging.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/table_shape.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/writer_states.h"
+#include "hako/update/logging.h"
 
 namespace hako::hash {
 

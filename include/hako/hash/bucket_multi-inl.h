@@ -17,8 +17,7 @@ Status BucketIndex<Space>::StoreAlone(WriterState& writer, std::optional<std::ui
   if (!applied_index) return absl::OkStatus();
   space_.gate().Pass(writer);
   const sync::LeaveAtEnd leave(writer);
-  const Le<std::uint64_t> index = *applied_index;
-  HAKO_RETURN_IF_ERROR(LogUpdate(space_, writer, AppliedIndexEntry(index)));
+  HAKO_RETURN_IF_ERROR(update::LogBatch(space_, writer, 0, applied_index, [](const update::LogRun&) {}));
   Store(applied_index);
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index.h"
+#include "hako/update/logging.h"
 
 namespace hako::hash {
 
@@ -327,16 +328,13 @@ class BucketIndex<Space>::MultiGuard {
   }
 
   Status Log() {
-    if (!IsLogged(index_.space_)) return absl::OkStatus();
-    absl::InlinedVector<format::LogEntry, kUsualKeys> run;
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      const Record& record = records_[i];
-      if (record.action.kind() == ActionT::Kind::kSet) run.push_back({format::LogOp::kSet, keys_[i], record.action.value()});
-      if (record.action.kind() == ActionT::Kind::kRemove && record.entry.handle != 0) run.push_back({format::LogOp::kRemove, keys_[i], {}});
-    }
-    const Le<std::uint64_t> index = applied_index_.value_or(0);
-    if (applied_index_) run.push_back(AppliedIndexEntry(index));
-    return LogUpdates(index_.space_, writer_, run);
+    return update::LogBatch(index_.space_, writer_, keys_.size(), applied_index_, [this](update::LogRun& run) {
+      for (std::size_t i = 0; i < keys_.size(); ++i) {
+        const Record& record = records_[i];
+        if (record.action.kind() == ActionT::Kind::kSet) run.Set(keys_[i], record.action.value());
+        if (record.action.kind() == ActionT::Kind::kRemove && record.entry.handle != 0) run.Remove(keys_[i]);
+      }
+    });
   }
 
   void Undo() {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <map>
 
-#include "hako/base/endian.h"
 #include "hako/tree/page_multi_locks-inl.h"
 #include "hako/tree/page_tree.h"
+#include "hako/update/logging.h"
 
 namespace hako::tree {
 
@@ -81,7 +81,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     RemoveRanges();
     Status applied = CatchNoMemory([&] { return Apply<ActionT>(decisions); });
     EndReservation();
-    if (!applied.ok()) RefuseUpdates(tree_.space_, applied);
+    if (!applied.ok()) update::RefuseUpdates(tree_.space_, applied);
     return applied;
   }
 
@@ -299,24 +299,14 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   }
   template <class ActionT>
   Status Append(std::span<const Decision<ActionT>> decisions) {
-    if (!IsLogged(tree_.space_)) return absl::OkStatus();
-    absl::InlinedVector<format::LogEntry, Leaves::kUsualKeys> run;
-    run.reserve(ranges_.size() + keys_.size() + 1);
-    for (const Range& range : ranges_) {
-      const auto op = range.to ? format::LogOp::kRemoveRange : format::LogOp::kRemoveFrom;
-      run.push_back({op, range.from, range.to.value_or(std::string_view())});
-    }
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      const ActionT& action = decisions[i].action;
-      if (action.kind() == ActionT::Kind::kSet) {
-        if (decisions[i].spelling.renews) run.push_back({format::LogOp::kRemove, keys_[i], {}});
-        run.push_back({format::LogOp::kSet, KeyOf<ActionT>(decisions, i), action.value()});
+    return update::LogBatch(tree_.space_, writer_, ranges_.size() + keys_.size(), extras_.applied_index, [&, this](update::LogRun& run) {
+      for (const Range& range : ranges_) run.RemoveRange(range.from, range.to);
+      for (std::size_t i = 0; i < keys_.size(); ++i) {
+        const ActionT& action = decisions[i].action;
+        if (action.kind() == ActionT::Kind::kRemove || decisions[i].spelling.renews) run.Remove(keys_[i]);
+        if (action.kind() == ActionT::Kind::kSet) run.Set(KeyOf<ActionT>(decisions, i), action.value());
       }
-      if (action.kind() == ActionT::Kind::kRemove) run.push_back({format::LogOp::kRemove, keys_[i], {}});
-    }
-    const Le<std::uint64_t> index = extras_.applied_index.value_or(0);
-    if (extras_.applied_index) run.push_back({format::LogOp::kAppliedIndex, {}, {reinterpret_cast<const char*>(&index), sizeof(index)}});
-    return LogUpdates(tree_.space_, writer_, run) ? absl::OkStatus() : ErrorOf(writer_);
+    });
   }
 
   void RemoveRanges() {

@@ -194,7 +194,7 @@ class PageTree<Space, Compare>::LockedLeaves {
   Line* Lock(std::string_view key) {
     if (leaves_.empty()) {
       Line* const leaf = tree_.LockLeafByCall(writer_, key);
-      if (leaf == nullptr) status_ = ErrorOf(writer_);
+      if (leaf == nullptr) status_ = update::ErrorOf(writer_);
       return leaf;
     }
     for (sync::Backoff backoff;; backoff.Pause()) {

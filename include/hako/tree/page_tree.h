@@ -21,7 +21,7 @@
 //   6. The space is notified (MarkDirty) before a page is changed, while the page is locked.
 //   7. While writers run, no thread that has a page locked waits for another page to be read from a
 //      file.
-//   8. An update is logged (tree/page_logging.h) with its leaves locked, as its last step that can fail.
+//   8. An update is logged (update/logging.h) with its leaves locked, as its last step that can fail.
 //
 // Thread-safe, except the functions that require that there are no writers.
 #pragma once
@@ -63,9 +63,9 @@
 #include "hako/tree/page_builder.h"
 #include "hako/tree/page_editor.h"
 #include "hako/tree/page_limit.h"
-#include "hako/tree/page_logging.h"
 #include "hako/tree/page_space.h"
 #include "hako/tree/page_view.h"
+#include "hako/update/logging.h"
 
 namespace hako::tree {
 
