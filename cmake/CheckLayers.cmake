@@ -5,7 +5,7 @@
 # src may include everything.
 #
 # hash and tree each hold an engine and its homes. An engine does not depend on a home, on storage or on a file: within its layer it
-# includes only the engine's files.
+# includes only the engine's files, and below it `update`, which no more depends on them.
 cmake_minimum_required(VERSION 3.25)
 set(layer_base)
 set(layer_sync base)
@@ -14,17 +14,18 @@ set(layer_format base)
 set(layer_text base)
 set(layer_storage file format sync base)
 set(layer_log file format sync base)
-set(layer_hash log storage file format sync base)
-set(layer_tree log storage file format sync base)
-set(layer_array tree log storage file format sync base)
-set(layer_dbm hash tree array log storage text format file sync base)
+set(layer_update format sync base)
+set(layer_hash update log storage file format sync base)
+set(layer_tree update log storage file format sync base)
+set(layer_array tree update log storage file format sync base)
+set(layer_dbm hash tree array update log storage text format file sync base)
 set(layer_table dbm storage text format file sync base)
-set(layers base sync file format text storage log hash tree array dbm table)
+set(layers base sync file format text storage log update hash tree array dbm table)
 set(engine_hash bucket_capture bucket_eviction bucket_fetch bucket_growth bucket_guard bucket_homes bucket_index bucket_multi bucket_multi_guard bucket_passes bucket_prefetch bucket_redo bucket_scan copy_buffer line_access line_table line_uses lock_order overflow_ids
-  record_limit record_logging record_space record_view table_shape)
+  record_limit record_space record_view table_shape)
 set(engine_tree key_buffer leaf_copy leaf_eviction leaf_guard page_balance page_builder page_descent page_editor page_fetch page_limit page_multi page_multi_locks page_prefetch
-  page_logging page_process page_range page_read page_space page_tree page_uses page_verify page_view)
-set(below_engine format sync base)
+  page_process page_range page_read page_space page_tree page_uses page_verify page_view)
+set(below_engine update format sync base)
 set(programs tool server)
 
 file(GLOB folders LIST_DIRECTORIES true RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/include/hako/* ${SOURCE_DIR}/src/*)

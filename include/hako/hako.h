@@ -7,6 +7,7 @@
 //   array/    the array of numbered records, on the spaces of the tree    hako::array
 //   hash/     the hash table and its spaces, in memory and in a file      hako::hash
 //   tree/     the B+ tree and its spaces, in memory and in a file         hako::tree
+//   update/   how an engine decides on updates, and logs them             hako::update
 //   log/      the record log: updates in order, group commit              hako::log
 //   storage/  shared: reserved memory, snapshots, superblocks             hako::storage
 //   text/     records as text: CSV, TSV, JSON Lines, dumps                hako, hako::text

@@ -10,7 +10,7 @@ Status DatabaseRecords::RedoTogether(std::span<const format::LogEntry> run) {
   std::vector<std::string_view> keys;
   std::vector<Action> actions;
   std::vector<KeyRange> ranges;
-  MultiExtras extras{.applied_index = {}, .removed_ranges = {}, .num_shown = 0};
+  std::optional<std::uint64_t> applied_index;
   bool is_valid = true;
   for (const format::LogEntry& entry : run) {
     switch (entry.op) {
@@ -28,7 +28,7 @@ Status DatabaseRecords::RedoTogether(std::span<const format::LogEntry> run) {
         Le<std::uint64_t> index = 0;
         is_valid = is_valid && entry.value.size() == sizeof(index);
         if (is_valid) std::memcpy(static_cast<void*>(&index), entry.value.data(), sizeof(index));
-        extras.applied_index = index;
+        applied_index = index;
         break;
       }
       default:
@@ -36,9 +36,8 @@ Status DatabaseRecords::RedoTogether(std::span<const format::LogEntry> run) {
     }
   }
   if (!is_valid) return absl::DataLossError("the log has a record that does not belong there");
-  extras.removed_ranges = ranges;
   const auto action_of = [&actions](std::size_t i, std::optional<std::string_view>) { return std::optional(actions[i]); };
-  return RedoMulti(keys, MultiUpdateRef(action_of), extras);
+  return RedoMulti({keys, action_of, 0, ranges, applied_index});
 }
 
 }  // namespace hako

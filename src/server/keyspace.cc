@@ -29,7 +29,7 @@ Status Keyspace::UpdateTimed(std::string_view key, TimedUpdate visitor) {
     changes = action.kind() == Action::Kind::kSet || (action.kind() == Action::Kind::kRemove && value);
     return action;
   };
-  Status status = database_.ProcessMulti(Keys(&key, 1), MultiUpdateRef(visit), MultiExtras{.expiry_shown = &time});
+  Status status = database_.ProcessMulti(Keys(&key, 1), MultiUpdateRef(visit), &time);
   if (changes) NoteChange(key);
   return status;
 }
@@ -157,7 +157,7 @@ StatusOr<Keyspace::Pending*> Keyspace::Load(std::string_view key) {
       copied = Replace(&record, value);
       return Action::Keep();
     };
-    HAKO_RETURN_IF_ERROR(database_.ProcessMulti(Keys(&key, 1), MultiUpdateRef(copy), MultiExtras{.expiry_shown = &record.time}));
+    HAKO_RETURN_IF_ERROR(database_.ProcessMulti(Keys(&key, 1), MultiUpdateRef(copy), &record.time));
     HAKO_RETURN_IF_ERROR(copied);
     if (!record.value) record.time = Expiry::kNever;
     found = pending_.emplace(std::string(key), std::move(record)).first;

@@ -34,12 +34,12 @@ constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
 template <class Db>
 Status SetWith(Db& db, std::string_view key, std::uint64_t applied_index) {
   const auto visit = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Set("value")); };
-  return db.ProcessMulti(std::span(&key, 1), MultiUpdateRef(visit), {.applied_index = applied_index});
+  return db.ProcessMulti(Batch<Action>{.keys = std::span(&key, 1), .visit = visit, .applied_index = applied_index});
 }
 template <class Db>
 Status SetAlone(Db& db, std::uint64_t applied_index) {
   const auto visit = [](std::size_t, std::optional<std::string_view>) -> std::optional<Action> { return std::nullopt; };
-  return db.ProcessMulti({}, MultiUpdateRef(visit), {.applied_index = applied_index});
+  return db.ProcessMulti(Batch<Action>{.keys = {}, .visit = visit, .applied_index = applied_index});
 }
 
 template <class FileT>
@@ -86,7 +86,7 @@ TYPED_TEST(AppliedIndexTest, StaysIfTheCallFails) {
   const auto abort = [](std::size_t i, std::optional<std::string_view>) {
     return i == 0 ? std::optional(Action::Set("new")) : std::nullopt;
   };
-  EXPECT_THAT(db->ProcessMulti(keys, MultiUpdateRef(abort), {.applied_index = 9}), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(db->ProcessMulti(Batch<Action>{.keys = keys, .visit = abort, .applied_index = 9}), StatusIs(absl::StatusCode::kAborted));
   EXPECT_EQ(db->AppliedIndex(), 7u);
 }
 
@@ -128,17 +128,17 @@ TYPED_TEST(AppliedIndexTest, ConcurrentBatchesEachKeepItWithTheirRecords) {
       for (std::uint64_t n = 1; n <= 60 / kSlowdown + 1; ++n) {
         std::vector<std::string> keys;
         for (std::uint64_t k = 0; k < kKeys; ++k) keys.push_back(std::to_string(random.Below(400)));
-        MultiExtras extras;
+        std::optional<std::uint64_t> applied_index;
         if (random.OneIn(2)) {  // this record has the applied index as its value
           keys.push_back("last");
-          extras.applied_index = n * kThreads + t;
+          applied_index = n * kThreads + t;
         }
         const std::vector<std::string_view> views(keys.begin(), keys.end());
         const std::string value = std::to_string(n * kThreads + t);
         const auto visit = [&](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
           return i % 5 == 1 ? Action::Remove() : Action::Set(value);
         };
-        if (!db->ProcessMulti(views, MultiUpdateRef(visit), extras).ok()) ++failures;
+        if (!db->ProcessMulti(Batch<Action>{.keys = views, .visit = visit, .applied_index = applied_index}).ok()) ++failures;
       }
     });
   }

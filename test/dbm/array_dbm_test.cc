@@ -267,7 +267,7 @@ TYPED_TEST(ArrayDBMTest, BatchesAreMadeAsAWholeOrNotAtAll) {
 
 TEST(ArrayBatchTest, RemovesRangesOfALimitedNumberOfPages) {
   ASSERT_OK_AND_ASSIGN(auto db, MemoryArrayDBM<>::Open({.width = 1}));
-  const std::uint64_t step = format::ArrayShape::For(1).per_leaf, most = array::IdRanges::kLeavesMax;
+  const std::uint64_t step = format::ArrayShape::For(1).per_leaf, most = array::kRangeLeavesMax;
   for (std::uint64_t i = 0; i <= most; ++i) ASSERT_THAT(db->Set(i * step, "x"), IsOk());
   WriteBatch batch;
   batch.Set(std::to_string(step + 1), "y");

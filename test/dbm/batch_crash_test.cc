@@ -62,7 +62,7 @@ Status Transfer(D& db, Random& random, std::uint64_t writer, std::uint64_t n) {
     if (random.OneIn(10)) values[i].resize(random.Below(random.OneIn(20) ? 20'000 : 300) + values[i].size(), ' ');
     return Action::Set(values[i]);
   };
-  return db.ProcessMulti(views, MultiUpdateRef(visit), {.applied_index = AppliedIndexOf(writer, n)});
+  return db.ProcessMulti(Batch<Action>{.keys = views, .visit = visit, .applied_index = AppliedIndexOf(writer, n)});
 }
 
 // Numbers of the last transfers as a file has them.

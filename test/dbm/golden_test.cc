@@ -41,10 +41,10 @@ Image MakeHashFile(bool is_closed, bool has_times) {
   FillGolden(*db);
   if (has_times) GiveTimes(*db);
   const auto keep = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
-  EXPECT_THAT(db->ProcessMulti({}, MultiUpdateRef(keep), {.applied_index = kAppliedIndex}), IsOk());
+  EXPECT_THAT(db->ProcessMulti(Batch<Action>{.keys = {}, .visit = keep, .applied_index = kAppliedIndex}), IsOk());
   EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
   FillGoldenMore(*db);
-  EXPECT_THAT(db->ProcessMulti({}, MultiUpdateRef(keep), {.applied_index = kAppliedIndex + 1}), IsOk());
+  EXPECT_THAT(db->ProcessMulti(Batch<Action>{.keys = {}, .visit = keep, .applied_index = kAppliedIndex + 1}), IsOk());
   Image image = GoldenFiles::BytesOf(file);
   EXPECT_THAT(db->Close(), IsOk());
   return is_closed ? GoldenFiles::BytesOf(file) : image;

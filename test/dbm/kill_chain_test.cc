@@ -122,7 +122,7 @@ class KillChain {
     const auto visit = [&](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
       return i % 3 == 2 ? Action::Remove() : Action::Set(values[i]);
     };
-    ASSERT_THAT(db.ProcessMulti(views, MultiUpdateRef(visit), {.applied_index = applied_index}), IsOk());
+    ASSERT_THAT(db.ProcessMulti(Batch<Action>{.keys = views, .visit = visit, .applied_index = applied_index}), IsOk());
   }
   // The applied index that a state has.
   static std::uint64_t AppliedIn(const Records& records) {

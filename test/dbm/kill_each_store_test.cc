@@ -106,8 +106,8 @@ class KillEachStoreTest : public testing::Test {
     for (const std::string& key : keys) values.push_back(AnyValue(key));
     const std::uint64_t kinds = random_.Next();
     const std::vector<std::string_view> views(keys.begin(), keys.end());
-    MultiExtras extras;
-    if (random_.OneIn(2)) state.applied_index = extras.applied_index.emplace(random_.Next());
+    std::optional<std::uint64_t> applied_index;
+    if (random_.OneIn(2)) state.applied_index = applied_index.emplace(random_.Next());
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if ((kinds >> i % 32 & 3) == 0) {
         state.records.erase(keys[i]);
@@ -119,7 +119,7 @@ class KillEachStoreTest : public testing::Test {
       const std::uint64_t kind = kinds >> i % 32 & 3;
       return kind == 0 ? Action::Remove() : kind == 1 ? Action::Keep() : Action::Set(values[i]);
     };
-    return db.ProcessMulti(views, MultiUpdateRef(visit), extras);
+    return db.ProcessMulti(Batch<Action>{.keys = views, .visit = visit, .applied_index = applied_index});
   }
 
   Status ApplyAny(Db& db, State& state) {

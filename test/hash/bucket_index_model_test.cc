@@ -101,23 +101,23 @@ class BucketIndexModelTest : public testing::Test {
     std::vector<std::string> values(keys.size());
     Model after = model;
     const bool aborts = random.OneIn(6);
-    const Status status = table.index.template ProcessMulti<Action>(
-        *table.writers.Mine(), views, [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
-          const auto it = after.find(keys[i]);
-          EXPECT_EQ(value.has_value(), it != after.end());
-          if (value && it != after.end()) {
-            EXPECT_EQ(*value, it->second);
-          }
-          if (aborts && i + 1 == keys.size()) return std::nullopt;
-          if (random.OneIn(4)) return Action::Keep();
-          if (random.OneIn(3)) {
-            after.erase(keys[i]);
-            return Action::Remove();
-          }
-          values[i] = AnyValue();
-          after.insert_or_assign(keys[i], values[i]);
-          return Action::Set(values[i]);
-        });
+    const auto visit = [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
+      const auto it = after.find(keys[i]);
+      EXPECT_EQ(value.has_value(), it != after.end());
+      if (value && it != after.end()) {
+        EXPECT_EQ(*value, it->second);
+      }
+      if (aborts && i + 1 == keys.size()) return std::nullopt;
+      if (random.OneIn(4)) return Action::Keep();
+      if (random.OneIn(3)) {
+        after.erase(keys[i]);
+        return Action::Remove();
+      }
+      values[i] = AnyValue();
+      after.insert_or_assign(keys[i], values[i]);
+      return Action::Set(values[i]);
+    };
+    const Status status = table.index.ProcessMulti(*table.writers.Mine(), Batch<Action>{views, visit});
     if (aborts) {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted));
       return absl::OkStatus();

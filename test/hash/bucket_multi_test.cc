@@ -104,9 +104,8 @@ class LargeBatchTest : public testing::Test {
     for (const auto& [key, value] : before) ASSERT_THAT(table.Set(key, value), IsOk());
   }
   Status Process(Table& table) const {
-    return table.index.ProcessMulti<Action>(*table.writers.Mine(), views, [](std::size_t i, auto) -> std::optional<Action> {
-      return i % 3 == 0 ? Action::Remove() : Action::Set("new");
-    });
+    const auto visit = [](std::size_t i, auto) -> std::optional<Action> { return i % 3 == 0 ? Action::Remove() : Action::Set("new"); };
+    return table.index.ProcessMulti(*table.writers.Mine(), Batch<Action>{views, visit});
   }
 
   std::vector<std::string> keys;

@@ -61,7 +61,7 @@ class CachedTree {
     const auto look = [](std::optional<std::string_view>) -> void {};
     HAKO_RETURN_IF_ERROR(tree_->Process<void>(*writers_.Mine(), key, look));
     const auto keep_each = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
-    HAKO_RETURN_IF_ERROR(tree_->ProcessMulti<Action>(*writers_.Mine(), std::span(&key, 1), keep_each));
+    HAKO_RETURN_IF_ERROR(tree_->ProcessMulti(*writers_.Mine(), Batch<Action>{std::span(&key, 1), keep_each}));
     return tree_->Process<Action>(*writers_.Mine(), key, Action::Keep());
   }
   Status Checkpoint() {

@@ -54,7 +54,16 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
 
   // Makes the decisions on copies, which then replace the records.
   template <MultiVisitor V>
-  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor, const MultiExtras& extras = {}) {
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor, std::uint64_t* = nullptr) {
+    const auto visit = [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
+      if constexpr (!MultiReadVisitor<std::remove_reference_t<V>>) return visitor(i, value);
+      visitor(i, value);
+      return Action::Keep();
+    };
+    return ProcessMulti(Batch<Action>{keys, MultiUpdateRef(visit)});
+  }
+  Status ProcessMulti(const Batch<Action>& batch) {
+    const auto keys = batch.keys;
     std::lock_guard lock(mutex_);
     std::map<std::string, std::optional<std::string>, std::less<>> after;  // nullopt = no record
     std::set<std::string, std::less<>> kept;                               // keys that no action is for
@@ -64,22 +73,18 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
       const auto place = after.try_emplace(std::string(keys[i]), it != records_->end() ? std::optional(it->second) : std::nullopt);
       auto& value = place.first->second;
       if (place.second) kept.emplace(keys[i]);
-      if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
-        visitor(i, value);
-      } else {
-        const std::optional<Action> action = visitor(i, value);
-        if (!action) return MismatchError();
-        if (action->value().size() > kValueSizeMax) return absl::OutOfRangeError("the value is too long");
-        if (action->kind() != Action::Kind::kKeep) kept.erase(std::string(keys[i]));
-        if (action->kind() == Action::Kind::kSet) value = std::string(action->value());
-        if (action->kind() == Action::Kind::kRemove) value.reset();
-      }
+      const std::optional<Action> action = batch.visit(i, value);
+      if (!action) return MismatchError();
+      if (action->value().size() > kValueSizeMax) return absl::OutOfRangeError("the value is too long");
+      if (action->kind() != Action::Kind::kKeep) kept.erase(std::string(keys[i]));
+      if (action->kind() == Action::Kind::kSet) value = std::string(action->value());
+      if (action->kind() == Action::Kind::kRemove) value.reset();
     }
-    for (const KeyRange& range : extras.removed_ranges) {
+    for (const KeyRange& range : batch.removed_ranges) {
       const auto [begin, end] = PlacesOf(range.from, range.to);
       records_->erase(begin, end);
     }
-    if (extras.applied_index) applied_index_ = *extras.applied_index;
+    if (batch.applied_index) applied_index_ = *batch.applied_index;
     for (auto& [key, value] : after) {
       if (kept.contains(key)) continue;
       if (value) {

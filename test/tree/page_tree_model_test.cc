@@ -153,11 +153,9 @@ class PageTreeModelTest : public testing::Test {
     }
     const bool aborts = random.OneIn(6), sets_index = random.OneIn(3);
     const std::uint64_t index = sets_index ? random.Next() : toy.tree.applied_index(), before = toy.tree.applied_index();
-    const MultiExtras extras{.applied_index = sets_index ? std::optional(index) : std::nullopt,
-                             .removed_ranges = ranges,
-                             .num_shown = random.OneIn(2) ? keys.size() : random.Below(keys.size() + 1)};
+    const std::size_t num_shown = random.OneIn(2) ? keys.size() : random.Below(keys.size() + 1);
     const auto decide = [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
-      if (i < extras.num_shown) ExpectValue(seen, keys[i], value);
+      if (i < num_shown) ExpectValue(seen, keys[i], value);
       if (aborts && i + 1 == keys.size()) return std::nullopt;
       if (random.OneIn(4)) return Action::Keep();
       if (random.OneIn(3)) {
@@ -170,7 +168,8 @@ class PageTreeModelTest : public testing::Test {
       Store(after, keys[i], values[i]);
       return Action::Set(values[i]);
     };
-    const Status status = toy.tree.template ProcessMulti<Action>(*toy.writers.Mine(), views, decide, extras);
+    const Batch<Action> batch{views, decide, num_shown, ranges, sets_index ? std::optional(index) : std::nullopt};
+    const Status status = toy.tree.ProcessMulti(*toy.writers.Mine(), batch);
     EXPECT_EQ(toy.tree.applied_index(), status.ok() ? index : before);
     if (absl::IsAborted(status)) {
       EXPECT_TRUE(aborts);

@@ -3,6 +3,8 @@
 
 #include "hako/array/array_multi_locks-inl.h"
 #include "hako/array/page_array.h"
+#include "hako/update/decisions.h"
+#include "hako/update/logging.h"
 
 namespace hako::array {
 
@@ -10,14 +12,15 @@ namespace hako::array {
 // the steps that can fail are tried before it: leaves are made and marked dirty, then the whole update is
 // appended to the log as one run, ranges first.
 template <class Space>
+template <class ActionT>
 class PageArray<Space>::MultiGuard : private LockedLeaves {
   using LockedLeaves::array_, LockedLeaves::writer_, LockedLeaves::ids_, LockedLeaves::ranges_;
   using LockedLeaves::kUsual, LockedLeaves::order_, LockedLeaves::leaf_of_, LockedLeaves::leaves_;
   using typename LockedLeaves::Leaf;
 
  public:
-  MultiGuard(PageArray& array, WriterState& writer, std::span<const std::uint64_t> ids, const IdRanges& ranges, const MultiExtras& extras)
-      : LockedLeaves(array, writer, ids, ranges), extras_(extras) {}
+  MultiGuard(PageArray& array, WriterState& writer, const IdBatch<ActionT>& batch, std::size_t range_leaves_max)
+      : LockedLeaves(array, writer, batch.keys, batch.removed_ranges, range_leaves_max), batch_(batch), decisions_(batch.keys.size()) {}
   ~MultiGuard() {
     this->UnlockAll(changed_);
     this->ReleaseHeld(changed_);
@@ -27,42 +30,37 @@ class PageArray<Space>::MultiGuard : private LockedLeaves {
     }
   }
 
-  template <class ActionT>
-  Status Run(MultiVisitorRef<ActionT> visit) {
-    absl::InlinedVector<ActionT, kUsual> actions(ids_.size(), ActionT::Keep());  // of equal ids, the first one's is for all
+  Status Run() {
     HAKO_RETURN_IF_ERROR(this->Acquire());
-    HAKO_RETURN_IF_ERROR(Decide<ActionT>(actions, visit));
-    HAKO_RETURN_IF_ERROR(Prepare<ActionT>(actions));
-    HAKO_RETURN_IF_ERROR(Log<ActionT>(actions));
+    HAKO_RETURN_IF_ERROR(Decide());
+    HAKO_RETURN_IF_ERROR(Prepare());
+    HAKO_RETURN_IF_ERROR(Log());
     RemoveRanges();
-    Apply<ActionT>(actions);
+    Apply();
     return absl::OkStatus();
   }
 
  private:
-  template <class ActionT>
-  Status Decide(std::span<ActionT> actions, MultiVisitorRef<ActionT> visit) {
-    absl::InlinedVector<std::uint32_t, kUsual> first(ids_.size());
-    for (std::size_t n = 0; n < order_.size(); ++n) {
-      const bool same = n > 0 && ids_[order_[n - 1]] == ids_[order_[n]];
-      first[order_[n]] = same ? first[order_[n - 1]] : order_[n];
-    }
+  using Decision = update::Decision<ActionT>;
+
+  Status Decide() {
+    update::JoinSorted(
+        std::span(decisions_), [this](std::size_t n) { return order_[n]; },
+        [this](std::size_t n) { return ids_[order_[n - 1]] == ids_[order_[n]]; });
     std::string completed;
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-      ActionT& decided = actions[first[i]];
-      std::optional<std::string_view> value;  // as the previous calls leave it
-      if (decided.kind() == ActionT::Kind::kSet) {
-        completed.assign(decided.value());
-        completed.resize(std::max<std::size_t>(completed.size(), array_.shape_.width));
+    const auto visit = [&](std::size_t i, std::optional<std::string_view> value) {
+      if (value && value->size() < array_.shape_.width) {
+        completed.assign(*value);
+        completed.resize(array_.shape_.width);
         value = completed;
-      } else if (decided.kind() == ActionT::Kind::kKeep) {
-        value = ValueOf(i);
       }
-      const std::optional<ActionT> action = visit(i, value);
-      if (!action) return MismatchError();
-      if (action->kind() != ActionT::Kind::kKeep) decided = *action;
-    }
-    return absl::OkStatus();
+      return batch_.visit(i, value);
+    };
+    const auto show = [this](std::size_t i, const Decision&, std::optional<std::string_view>* value) {
+      *value = ValueOf(i);
+      return absl::OkStatus();
+    };
+    return update::Decide(std::span(decisions_), visit, show);
   }
   std::optional<std::string_view> ValueOf(std::size_t i) const {
     const Line* const line = leaves_[leaf_of_[i]].line;
@@ -74,11 +72,10 @@ class PageArray<Space>::MultiGuard : private LockedLeaves {
   }
 
   // Does all that can fail, except the log.
-  template <class ActionT>
-  Status Prepare(std::span<const ActionT> actions) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Status Prepare() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     for (std::size_t i = 0; i < ids_.size(); ++i) {
-      if (actions[i].kind() == ActionT::Kind::kSet && actions[i].value().size() > array_.shape_.width)
-        return array_.TooLong(actions[i].value().size());
+      if (decisions_[i].Sets() && decisions_[i].action.value().size() > array_.shape_.width)
+        return array_.TooLong(decisions_[i].action.value().size());
     }
     if constexpr (!Space::kResident) array_.space_.ReserveDirty(2 * leaves_.size());
     this->ForEachInRanges([this](Leaf& leaf, unsigned begin, unsigned end) {
@@ -86,9 +83,9 @@ class PageArray<Space>::MultiGuard : private LockedLeaves {
     });
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       Leaf& leaf = leaves_[leaf_of_[i]];
-      if (actions[i].kind() == ActionT::Kind::kKeep || leaf.changes) continue;
+      if (decisions_[i].Keeps() || leaf.changes) continue;
       if (leaf.line == nullptr) {
-        if (actions[i].kind() == ActionT::Kind::kRemove) continue;
+        if (decisions_[i].Removes()) continue;
         leaf.line = array_.MakeLeaf(leaf.number);
         if (leaf.line == nullptr) return NoMemory();
         leaf.may_be_empty = true;  // until Apply
@@ -104,35 +101,28 @@ class PageArray<Space>::MultiGuard : private LockedLeaves {
   PresenceBits BitsOf(const Leaf& leaf) const { return array_.BitsOf(*leaf.line, array_.PageOf(*leaf.line)); }
 
   // Updates with an applied index are in the log in the order in which they set it.
-  template <class ActionT>
-  Status Log(std::span<const ActionT> actions) {
-    if (!extras_.applied_index) return Append<ActionT>(actions);
+  Status Log() {
+    if (!batch_.applied_index) return Append();
     sync::MutexLock lock(array_.applied_mutex_);
-    HAKO_RETURN_IF_ERROR(Append<ActionT>(actions));
-    array_.SetAppliedIndex(*extras_.applied_index);
+    HAKO_RETURN_IF_ERROR(Append());
+    array_.SetAppliedIndex(*batch_.applied_index);
     return absl::OkStatus();
   }
-  template <class ActionT>
-  Status Append(std::span<const ActionT> actions) {
-    if (!tree::IsLogged(array_.space_)) return absl::OkStatus();
+  Status Append() {
     absl::InlinedVector<LogKey, kUsual> keys;
-    absl::InlinedVector<format::LogEntry, kUsual> run;
-    keys.reserve(2 * ranges_.size() + ids_.size());  // views of them stay valid
-    run.reserve(ranges_.size() + ids_.size() + 1);
-    for (const IdRange& range : ranges_) {
-      const std::string_view from = keys.emplace_back(range.from).view(), to = keys.emplace_back(range.to).view();
-      run.push_back({format::LogOp::kRemoveRange, from, to});
-    }
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-      if (actions[i].kind() == ActionT::Kind::kKeep) continue;
-      keys.emplace_back(ids_[i]);
-      const bool sets = actions[i].kind() == ActionT::Kind::kSet;
-      run.push_back(
-          {sets ? format::LogOp::kSet : format::LogOp::kRemove, keys.back().view(), sets ? actions[i].value() : std::string_view()});
-    }
-    const Le<std::uint64_t> index = extras_.applied_index.value_or(0);
-    if (extras_.applied_index) run.push_back({format::LogOp::kAppliedIndex, {}, {reinterpret_cast<const char*>(&index), sizeof(index)}});
-    return tree::LogUpdates(array_.space_, writer_, run) ? absl::OkStatus() : tree::ErrorOf(writer_);
+    const std::size_t count = ranges_.size() + ids_.size();
+    return update::LogBatch(array_.space_, writer_, count, batch_.applied_index, [&, this](update::LogRun& run) {
+      keys.reserve(ranges_.size() + count);  // views of them stay valid
+      for (const IdRange& range : ranges_) {
+        const std::string_view from = keys.emplace_back(range.from).view(), to = keys.emplace_back(range.to).view();
+        run.RemoveRange(from, to);
+      }
+      for (std::size_t i = 0; i < ids_.size(); ++i) {
+        if (decisions_[i].Keeps()) continue;
+        const std::string_view key = keys.emplace_back(ids_[i]).view();
+        decisions_[i].Sets() ? run.Set(key, decisions_[i].action.value()) : run.Remove(key);
+      }
+    });
   }
 
   void RemoveRanges() {
@@ -141,17 +131,16 @@ class PageArray<Space>::MultiGuard : private LockedLeaves {
     });
   }
 
-  template <class ActionT>
-  void Apply(std::span<const ActionT> actions) {
+  void Apply() {
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       Leaf& leaf = leaves_[leaf_of_[i]];
-      if (actions[i].kind() == ActionT::Kind::kKeep || leaf.line == nullptr) continue;
+      if (decisions_[i].Keeps() || leaf.line == nullptr) continue;
       char* const page = array_.PageOf(*leaf.line);
       const PresenceBits bits = array_.BitsOf(*leaf.line, page);
       const unsigned at = array_.PlaceOf(ids_[i]).index;
       const bool found = bits.Has(at);
-      if (actions[i].kind() == ActionT::Kind::kSet) {
-        array_.StoreRecord(array_.RecordOf(page, at), actions[i].value());
+      if (decisions_[i].Sets()) {
+        array_.StoreRecord(array_.RecordOf(page, at), decisions_[i].action.value());
         if (found) continue;
         array_.RaiseEnd(ids_[i]);
         bits.Set(at);
@@ -165,17 +154,16 @@ class PageArray<Space>::MultiGuard : private LockedLeaves {
     for (Leaf& leaf : leaves_) leaf.may_be_empty = leaf.changes && BitsOf(leaf).IsEmpty();
   }
 
-  const MultiExtras extras_;
+  const IdBatch<ActionT>& batch_;
+  absl::InlinedVector<Decision, kUsual> decisions_;
   bool changed_ = false;
 };
 
 template <class Space>
 template <class ActionT>
-Status PageArray<Space>::ProcessMulti(WriterState& writer, std::span<const std::uint64_t> ids, const IdRanges& ranges,
-                                      MultiVisitorRef<ActionT> visit, const MultiExtras& extras) {
-  if (ids.empty() && ranges.all.empty() && !extras.applied_index) return absl::OkStatus();
-  MultiGuard guard(*this, writer, ids, ranges, extras);
-  return guard.template Run<ActionT>(visit);
+Status PageArray<Space>::ProcessMulti(WriterState& writer, const IdBatch<ActionT>& batch, std::size_t range_leaves_max) {
+  if (batch.IsEmpty()) return absl::OkStatus();
+  return MultiGuard<ActionT>(*this, writer, batch, range_leaves_max).Run();
 }
 
 }  // namespace hako::array

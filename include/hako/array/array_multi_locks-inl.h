@@ -1,8 +1,6 @@
 // Definitions of array/page_array.h: the leaves of an update of several records and ranges.
 #pragma once
 
-#include <type_traits>
-
 #include "hako/array/page_array.h"
 
 namespace hako::array {
@@ -22,8 +20,9 @@ class PageArray<Space>::LockedLeaves {
     bool changes = false, may_be_empty = false;
   };
 
-  LockedLeaves(PageArray& array, WriterState& writer, std::span<const std::uint64_t> ids, const IdRanges& ranges)
-      : array_(array), writer_(writer), ids_(ids), ranges_(ranges.all), range_leaves_max_(ranges.leaves_max) {
+  LockedLeaves(PageArray& array, WriterState& writer, std::span<const std::uint64_t> ids, std::span<const IdRange> ranges,
+               std::size_t range_leaves_max)
+      : array_(array), writer_(writer), ids_(ids), ranges_(ranges), range_leaves_max_(range_leaves_max) {
     order_.resize(ids.size());
     for (std::uint32_t i = 0; i < ids.size(); ++i) order_[i] = i;
     const auto is_below = [&](std::uint32_t a, std::uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; };
@@ -45,11 +44,9 @@ class PageArray<Space>::LockedLeaves {
         return absl::OkStatus();
       }
       UnlockAll(false);
-      if constexpr (!Space::kResident) {
-        if (missing) HAKO_RETURN_IF_ERROR(array_.LoadIfEvicted(*missing));
-        if (!held_ && (is_large || tries >= kTriesMax)) held_.emplace(array_.space_);
-        if (held_) HAKO_RETURN_IF_ERROR(HoldAll());
-      }
+      if (missing) HAKO_RETURN_IF_ERROR(array_.LoadIfEvicted(*missing));
+      if (!held_ && (is_large || tries >= kTriesMax)) held_.emplace(array_.space_);
+      if (held_) HAKO_RETURN_IF_ERROR(HoldAll());
     }
   }
   void UnlockAll(bool changed) ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -192,36 +189,23 @@ class PageArray<Space>::LockedLeaves {
   }
   // With nothing locked.
   Status HoldAll() {
-    if constexpr (!Space::kResident) {
-      held_->MakeRoomFor(leaves_.size());
-      for (const Leaf& leaf : leaves_) {
-        for (sync::Backoff backoff;; backoff.Pause()) {
-          Reached reached;
-          const Way way = array_.Find(leaf.number, &reached);
-          if (way == Way::kAbsent) break;
-          if (way == Way::kRaced) continue;
-          if (reached.level == 0 && !array_.IsEvicted(reached) && held_->Add(array_.IdOf(*reached.line))) break;
-          HAKO_RETURN_IF_ERROR(array_.LoadIfEvicted(reached));
-        }
+    held_->MakeRoomFor(leaves_.size());
+    for (const Leaf& leaf : leaves_) {
+      for (sync::Backoff backoff;; backoff.Pause()) {
+        Reached reached;
+        const Way way = array_.Find(leaf.number, &reached);
+        if (way == Way::kAbsent) break;
+        if (way == Way::kRaced) continue;
+        if (reached.level == 0 && !array_.IsEvicted(reached) && held_->Add(array_.IdOf(*reached.line))) break;
+        HAKO_RETURN_IF_ERROR(array_.LoadIfEvicted(reached));
       }
-      held_->MakeRoomFor(0);
     }
+    held_->MakeRoomFor(0);
     return absl::OkStatus();
   }
 
-  struct NoPages {
-    explicit NoPages(Space&) {}
-    void Release(bool) {}
-  };
-  static auto HeldPages() {
-    if constexpr (Space::kResident)
-      return std::type_identity<NoPages>();
-    else
-      return std::type_identity<typename Space::HeldPages>();
-  }
-
   bool is_busy_ = false, has_mutex_ = false;
-  std::optional<typename decltype(HeldPages())::type> held_;
+  std::optional<typename tree::HeldPagesOf<Space>::type> held_;
 };
 
 }  // namespace hako::array

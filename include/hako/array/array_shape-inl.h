@@ -177,7 +177,7 @@ Status PageArray<Space>::RemoveAll() {
   count_.SetTotal(0);
   end_.store(0, std::memory_order_release);
   const Status freed = CatchNoMemory([&] { return FreeBelow(root(), kRootLevel, 0); });
-  if (!freed.ok()) tree::RefuseUpdates(space_, freed);
+  if (!freed.ok()) update::RefuseUpdates(space_, freed);
   return freed;
 }
 

@@ -136,7 +136,7 @@ Status PageArray<Space>::CarryOutSlowly(WriterState& writer, std::uint64_t id, A
 template <class Space>
 template <class ActionT, class V>
 HAKO_INLINE Status PageArray<Space>::ProcessIn(Guard& guard, WriterState& writer, std::uint64_t id, const Place& place, V&& visit) {
-  constexpr bool kLogs = tree::kMayLog<Space, std::remove_cvref_t<V>>;
+  constexpr bool kLogs = update::kMayLog<Space, std::remove_cvref_t<V>>;
   char* const page = PageOf(*guard.line);
   char* const record = RecordOf(page, place.index);
   const PresenceBits bits = BitsOf(*guard.line, page);
@@ -159,8 +159,8 @@ HAKO_INLINE Status PageArray<Space>::ProcessIn(Guard& guard, WriterState& writer
       if (action.value().size() > shape_.width) [[unlikely]]
         return TooLong(action.value().size());
       guard.Change();
-      if (kLogs && !tree::LogUpdate(space_, writer, format::LogOp::kSet, LogKey(id).view(), action.value())) [[unlikely]]
-        return tree::ErrorOf(writer);
+      if (kLogs && !update::LogUpdate(space_, writer, format::LogOp::kSet, LogKey(id).view(), action.value())) [[unlikely]]
+        return update::ErrorOf(writer);
       StoreRecord(record, action.value());
       if (!found) {
         RaiseEnd(id);
@@ -169,8 +169,8 @@ HAKO_INLINE Status PageArray<Space>::ProcessIn(Guard& guard, WriterState& writer
       }
     } else if (action.kind() == ActionT::Kind::kRemove && found) {
       guard.Change();
-      if (kLogs && !tree::LogUpdate(space_, writer, format::LogOp::kRemove, LogKey(id).view())) [[unlikely]]
-        return tree::ErrorOf(writer);
+      if (kLogs && !update::LogUpdate(space_, writer, format::LogOp::kRemove, LogKey(id).view())) [[unlikely]]
+        return update::ErrorOf(writer);
       bits.Clear(place.index);
       LowerEnd(id);
       count_.Add(writer, -1);
@@ -193,7 +193,7 @@ Status PageArray<Space>::ProcessSlowly(WriterState& writer, std::uint64_t id, Vi
       Guard guard(*this, writer, line);
       return ProcessIn<ActionT>(guard, writer, id, place, visit);
     }
-    if (Status error = tree::ErrorOf(writer); !error.ok()) return writer.Leave(), error;
+    if (Status error = update::ErrorOf(writer); !error.ok()) return writer.Leave(), error;
     if constexpr (std::is_void_v<ActionT>) {
       const sync::LeaveAtEnd leave(writer);
       visit(std::nullopt);
@@ -229,9 +229,9 @@ auto PageArray<Space>::ProcessAbsent(WriterState& writer, std::uint64_t id, Visi
   guard.line = MakeLeaf(place.leaf);
   if (guard.line == nullptr) return NoMemory();
   guard.changed = true;
-  if (tree::kMayLog<Space, VisitorT> && !tree::LogUpdate(space_, writer, format::LogOp::kSet, LogKey(id).view(), action.value())) {
+  if (update::kMayLog<Space, VisitorT> && !update::LogUpdate(space_, writer, format::LogOp::kSet, LogKey(id).view(), action.value())) {
     if (FreeEmpty(guard.line, place.leaf)) guard.line = nullptr;
-    return tree::ErrorOf(writer);
+    return update::ErrorOf(writer);
   }
   char* const page = PageOf(*guard.line);
   StoreRecord(RecordOf(page, place.index), action.value());
@@ -284,11 +284,11 @@ StatusOr<std::uint64_t> PageArray<Space>::RemoveRange(WriterState& writer, std::
     const std::uint64_t first = FirstIdOf(*leaf);
     const auto [begin, end] = PartOf({from, to}, *leaf);
     if (guard.line == nullptr) {
-      HAKO_RETURN_IF_ERROR(tree::ErrorOf(writer));
+      HAKO_RETURN_IF_ERROR(update::ErrorOf(writer));
     } else if (const PresenceBits bits = BitsOf(*guard.line, PageOf(*guard.line)); bits.CountIn(begin, end) != 0) {
       guard.Change();
-      if (!tree::LogUpdate(space_, writer, format::LogOp::kRemoveRange, LogKey(first + begin).view(), LogKey(first + end).view()))
-        return tree::ErrorOf(writer);
+      if (!update::LogUpdate(space_, writer, format::LogOp::kRemoveRange, LogKey(first + begin).view(), LogKey(first + end).view()))
+        return update::ErrorOf(writer);
       removed += bits.CountIn(begin, end);
       RemoveIn(writer, bits, *leaf, begin, end);
       if (bits.IsEmpty()) FreeLeaf(&guard.line, *leaf);

@@ -59,9 +59,9 @@
 #include "absl/container/inlined_vector.h"
 #include "hako/array/presence_bits.h"
 #include "hako/base/assert.h"
+#include "hako/base/batch.h"
 #include "hako/base/endian.h"
 #include "hako/base/inline.h"
-#include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
@@ -76,8 +76,8 @@
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 #include "hako/sync/writer_states.h"
-#include "hako/tree/page_logging.h"
 #include "hako/tree/page_space.h"
+#include "hako/update/logging.h"
 
 namespace hako::array {
 
@@ -101,14 +101,10 @@ class LogKey {
 struct IdRange {
   std::uint64_t from, to;
 };
-// The ranges that one ProcessMulti removes. All their leaves are in memory and locked at the same
-// time.
-struct IdRanges {
-  static constexpr std::size_t kLeavesMax = std::size_t{1} << 14;
-
-  std::span<const IdRange> all;         // not empty, ascending and disjoint
-  std::size_t leaves_max = kLeavesMax;  // more leaves are OutOfRange
-};
+template <class ActionT>
+using IdBatch = Batch<ActionT, std::uint64_t, IdRange>;
+// The leaves with the ranges of one batch, which are all in memory and locked together.
+inline constexpr std::size_t kRangeLeavesMax = std::size_t{1} << 14;
 
 template <class Space>
 class PageArray {
@@ -158,11 +154,10 @@ class PageArray {
 
   // ---- several records ----
 
-  // Updates several records in one step: see ProcessMulti in dbm/dbm.h. `ranges` replaces
-  // extras.removed_ranges.
+  // Updates several records in one step: see ProcessMulti in dbm/dbm.h. OutOfRange if the ranges have
+  // records on more leaves than this.
   template <class ActionT>
-  Status ProcessMulti(WriterState& writer, std::span<const std::uint64_t> ids, const IdRanges& ranges, MultiVisitorRef<ActionT> visit,
-                      const MultiExtras& extras);
+  Status ProcessMulti(WriterState& writer, const IdBatch<ActionT>& batch, std::size_t range_leaves_max = kRangeLeavesMax);
   // Fetches each id: calls sink(index, size), then arrived(index, whether the record exists).
   template <class S, class F>
   Status FetchMulti(Writers& writers, std::span<const std::uint64_t> ids, S&& sink, F&& arrived);
@@ -254,6 +249,7 @@ class PageArray {
   };
   class Guard;
   class LockedLeaves;
+  template <class ActionT>
   class MultiGuard;
 
   // The quotient is exact, because ids are below 2^40 and per_leaf is below 2^13.

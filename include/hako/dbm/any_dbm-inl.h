@@ -90,7 +90,7 @@ struct AnyDBM::Interface {
   virtual Status Process(std::string_view key, ReadRef visitor) = 0;
   virtual Status Fetch(std::string_view key, SinkRef sink) = 0;
   virtual Status Append(std::string_view key, std::string_view value, std::string_view delimiter) = 0;
-  virtual Status ProcessMulti(Keys keys, MultiUpdateRef visitor, const MultiExtras& extras) = 0;
+  virtual Status ProcessMulti(Keys keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown) = 0;
   virtual Status ProcessMulti(Keys keys, MultiReadRef visitor) = 0;
   virtual const Expiry* expiry() const = 0;
   virtual Status SetExpiry(std::string_view key, std::uint64_t expire_at) = 0;
@@ -141,8 +141,8 @@ class AnyDBM::Model : public Interface {
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter) override {
     return db_->Append(key, value, delimiter);
   }
-  Status ProcessMulti(Keys keys, MultiUpdateRef visitor, const MultiExtras& extras) override {
-    return db_->ProcessMulti(keys, visitor, extras);
+  Status ProcessMulti(Keys keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown) override {
+    return db_->ProcessMulti(keys, visitor, expiry_shown);
   }
   Status ProcessMulti(Keys keys, MultiReadRef visitor) override { return db_->ProcessMulti(keys, visitor); }
   const Expiry* expiry() const override { return db_->expiry(); }
@@ -333,8 +333,8 @@ inline AnyDBM::Iterator::Iterator(AnyDBM* database, std::unique_ptr<CursorInterf
 inline AnyDBM::AnyDBM(std::unique_ptr<Interface> inside) : inside_(std::move(inside)) {}
 inline AnyDBM::~AnyDBM() = default;
 inline Status AnyDBM::Append(StringArg key, StringArg value, StringArg delimiter) { return inside_->Append(key, value, delimiter); }
-inline Status AnyDBM::ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
-  return inside_->ProcessMulti(keys, visitor, extras);
+inline Status AnyDBM::ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown) {
+  return inside_->ProcessMulti(keys, visitor, expiry_shown);
 }
 inline const Expiry* AnyDBM::expiry() const { return inside_->expiry(); }
 inline Status AnyDBM::SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at) { return inside_->SetExpiry(key, expire_at); }

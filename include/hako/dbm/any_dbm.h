@@ -148,7 +148,7 @@ class AnyDBM : public Operations<AnyDBM> {
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
   template <class V>
   requires(!MultiVisitor<V>) Status ProcessMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiVisitor<V>(); }
-  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
+  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown = nullptr);
   Status Append(StringArg key, StringArg value, StringArg delimiter = {});
   // See dbm/engine_operations.h.
   const Expiry* expiry() const;

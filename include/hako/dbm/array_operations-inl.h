@@ -247,12 +247,12 @@ Status ArrayOperations<D, Space>::Redo(const format::LogEntry& entry) {
 }
 
 template <class D, class Space>
-Status ArrayOperations<D, Space>::RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+Status ArrayOperations<D, Space>::RedoMulti(const Batch<Action>& batch) {
   WriterState* const writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
-  HAKO_ASSIGN_OR_RETURN(const Ids ids, LoggedIdsOf(keys));
-  HAKO_ASSIGN_OR_RETURN(const std::vector<array::IdRange> ranges, LoggedRangesOf(extras.removed_ranges));
-  return array().template ProcessMulti<Action>(*writer, ids, {ranges, ~std::size_t{0}}, visitor, extras);
+  HAKO_ASSIGN_OR_RETURN(const Ids ids, LoggedIdsOf(batch.keys));
+  HAKO_ASSIGN_OR_RETURN(const std::vector<array::IdRange> ranges, LoggedRangesOf(batch.removed_ranges));
+  return array().ProcessMulti(*writer, IdBatchOf(batch, ids, ranges), ~std::size_t{0});
 }
 
 template <class D, class Space>

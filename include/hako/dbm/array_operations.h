@@ -188,7 +188,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), array()); }
   // The same, as records do not expire.
   Iterator MakeStoredIterator() { return MakeIterator(); }
-  // See dbm/write_batch.h. A batch may remove ranges whose records are on up to array::IdRanges::kLeavesMax pages;
+  // See dbm/write_batch.h. A batch may remove ranges whose records are on up to array::kRangeLeavesMax pages;
   // beyond that Write is OutOfRange.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : array().applied_index(); }
   // The number of records; exact while no update runs.
@@ -222,10 +222,10 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   HAKO_INLINE Status ProcessIn(WriterState& writer, std::uint64_t id, V&& visitor) {
     return array().template Process<ActionT>(writer, id, visitor);
   }
-  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
-    HAKO_ASSIGN_OR_RETURN(const Ids ids, IdsOf(keys));
-    HAKO_ASSIGN_OR_RETURN(const std::vector<array::IdRange> ranges, RangesOf(extras.removed_ranges));
-    return array().template ProcessMulti<Action>(writer, ids, {ranges}, visitor, extras);
+  Status ProcessMultiIn(WriterState& writer, const Batch<Action>& batch) {
+    HAKO_ASSIGN_OR_RETURN(const Ids ids, IdsOf(batch.keys));
+    HAKO_ASSIGN_OR_RETURN(const std::vector<array::IdRange> ranges, RangesOf(batch.removed_ranges));
+    return array().ProcessMulti(writer, IdBatchOf(batch, ids, ranges));
   }
   // For ProcessState.
   RangeStateScan<Iterator, typename Array::Capture> MakeStateScan() {
@@ -241,7 +241,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
 
   // See DatabaseRecords. Keys are those of the log (array::LogKey).
   Status Redo(const format::LogEntry& entry) final;
-  Status RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) final;
+  Status RedoMulti(const Batch<Action>& batch) final;
   void LoadForRedo(std::span<const std::string_view> keys) final;
   void PrefetchForRedo(std::span<const std::string_view> keys) const final;
 
@@ -263,6 +263,10 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   StatusOr<std::vector<array::IdRange>> RangesOf(std::span<const KeyRange> ranges) const;
   static StatusOr<std::vector<array::IdRange>> LoggedRangesOf(std::span<const KeyRange> ranges);
   StatusOr<Ids> IdsOf(std::span<const std::string_view> keys) const;
+  static array::IdBatch<Action> IdBatchOf(const Batch<Action>& batch, std::span<const std::uint64_t> ids,
+                                          std::span<const array::IdRange> ranges) {
+    return {ids, batch.visit, batch.num_shown, ranges, batch.applied_index};
+  }
   static StatusOr<Ids> LoggedIdsOf(std::span<const std::string_view> keys);
   // Process where updates are refused, or followed by AfterUpdate.
   [[gnu::cold, gnu::noinline]] Status ProcessByKey(std::uint64_t id, UpdateRef visitor) {

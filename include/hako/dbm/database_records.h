@@ -51,7 +51,7 @@ class DatabaseRecords {
   // RedoRun for several updates, or for one that Redo does not support.
   Status RedoTogether(std::span<const format::LogEntry> run);
   // Makes several updates in one step. Keys and ranges have the form of the log.
-  virtual Status RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) = 0;
+  virtual Status RedoMulti(const Batch<Action>& batch) = 0;
 };
 
 }  // namespace hako

@@ -50,9 +50,9 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/batch.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/integer_arg.h"
-#include "hako/base/multi_extras.h"
 #include "hako/base/status.h"
 #include "hako/base/string_arg.h"
 #include "hako/base/visitor_ref.h"
@@ -355,7 +355,7 @@ using OnDamage = std::function<void(const Status&)>;
 //                 until the call returns and must not be part of a record. Aborted if the visitor
 //                 aborts the call. After any error nothing has changed. Atomic across a crash too:
 //                 what remains of the call has all of its changes or none.
-//                 With MultiExtras it changes more in the same step.
+//                 With a Batch (base/batch.h) it changes more in the same step.
 //   expiry        The clock of a database whose records may expire, or nullptr (dbm/expiry.h).
 //   AppliedIndex  The applied index of the last batch that had one (dbm/write_batch.h), or 0.
 //   Verify    Checks the whole structure. DataLoss names the damage.

@@ -94,19 +94,20 @@ Status EngineOperations<D, Space, Engine>::CheckAround(std::string_view key, Fun
 }
 
 template <class D, class Space, class Engine>
-Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor,
-                                                        const MultiExtras& extras) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(CheckKeys(keys));
+Status EngineOperations<D, Space, Engine>::ProcessMulti(const Batch<Action>& batch, std::uint64_t* expiry_shown) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(CheckKeys(batch.keys));
   WriterState* writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
-  if (NeedsChecks()) return ProcessMultiChecked(*writer, keys, visitor, extras);
+  if (NeedsChecks()) return ProcessMultiChecked(*writer, batch, expiry_shown);
   bool has_time = false;
   const auto check = [&](std::size_t index, std::optional<std::string_view> value) {
-    const std::optional<Action> action = visitor(index, value);
+    const std::optional<Action> action = batch.visit(index, value);
     has_time = has_time || (action && action->HasTime());
     return has_time ? std::nullopt : action;
   };
-  Status status = self().ProcessMultiIn(*writer, keys, MultiUpdateRef(check), extras);
+  Batch<Action> checked = batch;
+  if (!batch.is_checked) checked.visit = MultiUpdateRef(check);
+  Status status = self().ProcessMultiIn(*writer, checked);
   return has_time ? Expiry::NoTimesError() : status;
 }
 HAKO_OR_NO_MEMORY
@@ -120,26 +121,30 @@ Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::str
     visitor(index, value);
     return Action::Keep();
   };
-  if (expiry_ != nullptr) return ProcessMultiLive(*writer, keys, keep, {});
-  return self().ProcessMultiIn(*writer, keys, keep, {});
+  const Batch<Action> batch{keys, MultiUpdateRef(keep)};
+  return expiry_ != nullptr ? ProcessMultiLive(*writer, batch, nullptr) : self().ProcessMultiIn(*writer, batch);
 }
 HAKO_OR_NO_MEMORY
 
 template <class D, class Space, class Engine>
-Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writer, std::span<const std::string_view> keys,
-                                                               MultiUpdateRef visitor, const MultiExtras& extras) {
+Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writer, const Batch<Action>& batch,
+                                                               std::uint64_t* expiry_shown) {
   const Status refusal = self().MayUpdate();
   if (!refusal.ok()) HAKO_RETURN_IF_ERROR(self().MayRemove());
-  bool updates = extras.applied_index.has_value() || !extras.removed_ranges.empty(), refuses = false, lacks_times = false;
+  bool updates = batch.applied_index.has_value() || !batch.removed_ranges.empty(), refuses = false, lacks_times = false;
   const auto check = [&](std::size_t index, std::optional<std::string_view> value) {
-    std::optional<Action> action = visitor(index, value);
-    updates = updates || (action && internal::Changes(*action, value.has_value() || index >= extras.num_shown));
+    std::optional<Action> action = batch.visit(index, value);
+    updates = updates || (action && internal::Changes(*action, value.has_value() || index >= batch.num_shown));
     refuses = refuses || (action && action->kind() == Action::Kind::kSet && !refusal.ok());
     lacks_times = lacks_times || (action && action->HasTime() && expiry_ == nullptr);
     return refuses || lacks_times ? std::nullopt : action;
   };
-  const Status status =
-      expiry_ != nullptr ? ProcessMultiLive(writer, keys, check, extras) : self().ProcessMultiIn(writer, keys, check, extras);
+  Batch<Action> checked = batch;
+  if (batch.is_checked && refusal.ok())
+    updates = updates || batch.num_shown < batch.keys.size();
+  else
+    checked.visit = MultiUpdateRef(check);
+  const Status status = expiry_ != nullptr ? ProcessMultiLive(writer, checked, expiry_shown) : self().ProcessMultiIn(writer, checked);
   if (refuses) return refusal;
   if (lacks_times) return Expiry::NoTimesError();
   HAKO_RETURN_IF_ERROR(status);

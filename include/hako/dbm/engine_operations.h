@@ -3,7 +3,7 @@
 //
 // HashOperations, TreeOperations and ArrayOperations inherit EngineOperations<D, Space, Engine>, and a
 // DBM class D one of these. D provides kKeySizeMax, and
-//   ProcessIn<Action or void>(writer, key, visitor), ProcessMultiIn(writer, keys, visitor, extras)
+//   ProcessIn<Action or void>(writer, key, visitor), ProcessMultiIn(writer, batch)
 //                       the engine's operations
 // and its home (dbm/database_home.h), or D itself,
 //   AcceptsUpdates, MayUpdate, MayRemove
@@ -124,7 +124,12 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   }
   template <class V>
   requires(!MultiVisitor<V>) Status ProcessMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiVisitor<V>(); }
-  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras = {});
+  // expiry_shown receives, before each call of the visitor, when the record that it shows expires
+  // (dbm/expiry.h).
+  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown = nullptr) {
+    return ProcessMulti(Batch<Action>{keys, visitor}, expiry_shown);
+  }
+  Status ProcessMulti(const Batch<Action>& batch, std::uint64_t* expiry_shown = nullptr);
   Status ProcessMulti(std::span<const std::string_view> keys, MultiReadRef visitor);
 
   template <class V>
@@ -371,7 +376,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // Removes those of the records that have expired. Calls on_damage(status) for records that cannot
   // be read.
   Status RemoveIfExpired(std::span<const std::string> keys, FunctionRef<void(const Status&)> on_damage, std::uint64_t* removed);
-  Status ProcessMultiLive(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
+  Status ProcessMultiLive(WriterState& writer, const Batch<Action>& batch, std::uint64_t* expiry_shown);
 
   template <class V>
   HAKO_INLINE Status ProcessByReference(std::string_view key, V&& visitor) {
@@ -389,8 +394,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, Action action);
   template <class Seen>
   Status CheckAround(std::string_view key, FunctionRef<Action(Seen)> visitor);
-  Status ProcessMultiChecked(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor,
-                             const MultiExtras& extras);
+  Status ProcessMultiChecked(WriterState& writer, const Batch<Action>& batch, std::uint64_t* expiry_shown);
 };
 
 }  // namespace hako

@@ -68,7 +68,7 @@ Status HashDBM<FileT>::Clear() HAKO_TRY {
   if (space_->log().is_on() && !space_->log().Reserve().ok()) HAKO_RETURN_IF_ERROR(this->Synchronize(SyncMode::kHard));
   const sync::NoHolds no_holds(space_->gate());
   Status cleared = RunExclusiveFlushed([&]() -> Status {
-    HAKO_RETURN_IF_ERROR(hash::LogUpdate(*space_, *mine, {format::LogOp::kClear, {}, {}}));
+    if (!update::LogUpdate(*space_, *mine, format::LogOp::kClear, {})) return mine->error;
     space_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     const Status removed = RemoveAllRecords(*mine);
     if (!removed.ok() && space_->log().is_on()) space_->log().Fail(removed);  // the log has an update that the table lacks

@@ -204,7 +204,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   HAKO_INLINE bool AcceptsUpdates() const { return space_->AcceptsWrites(); }
   Status AfterUpdate();
   Status Redo(const format::LogEntry& entry) override;
-  Status RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) override;
+  Status RedoMulti(const Batch<Action>& batch) override;
   template <class F>
   Status RedoWithSpace(F&& redo);
 

@@ -75,7 +75,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   // form.
   Iterator MakeStoredIterator() { return Iterator(static_cast<D&>(*this), index(), *space_, nullptr); }
 
-  // The applied index of the last ProcessMulti that had one (MultiExtras); 0 if none had. Any one
+  // The applied index of the last batch that had one (dbm/write_batch.h); 0 if none had. Any one
   // of several concurrent calls counts as the last. The file keeps the index: after a crash it is
   // that of the last call whose changes survive. CopyTo copies it.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : space_->AppliedIndex(); }
@@ -142,17 +142,17 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
     }
     HAKO_RETURN_IF_ERROR(FlushPending(hash));
     if constexpr (IsReference<std::remove_cvref_t<V>>) {
-      if ((hash::IsLogged(*space_) && !std::is_void_v<ActionT>) || index().IsLimited())
+      if ((update::IsLogged(*space_) && !std::is_void_v<ActionT>) || index().IsLimited())
         return index().template ProcessLogged<ActionT>(writer, hash, key, visitor);
     }
     return index().template Process<ActionT>(writer, hash, key, visitor);
   }
-  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+  Status ProcessMultiIn(WriterState& writer, const Batch<Action>& batch) {
     if constexpr (Space::kReadsAhead) {
       HAKO_RETURN_IF_ERROR(FlushPending());
-      if (pending_ != nullptr) return pending_->ProcessMulti(writer, keys, visitor, extras);
+      if (pending_ != nullptr) return pending_->ProcessMulti(writer, batch);
     }
-    return index().template ProcessMulti<Action>(writer, keys, visitor, extras);
+    return index().ProcessMulti(writer, batch);
   }
 
   // For ProcessState.

@@ -105,11 +105,11 @@ Status HashDBM<FileT>::Redo(const format::LogEntry& entry) {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
-  if (!extras.removed_ranges.empty()) return absl::DataLossError("the log of a hash table has a range");
+Status HashDBM<FileT>::RedoMulti(const Batch<Action>& batch) {
+  if (!batch.removed_ranges.empty()) return absl::DataLossError("the log of a hash table has a range");
   WriterState* const mine = writers_.Mine();
   if (mine == nullptr) return writers_.Refusal();
-  return RedoWithSpace([&] { return this->ProcessMultiIn(*mine, keys, visitor, extras); });
+  return RedoWithSpace([&] { return this->ProcessMultiIn(*mine, batch); });
 }
 
 template <File FileT>

@@ -163,7 +163,7 @@ Status EngineOperations<D, Space, Engine>::ProcessExpired(std::string_view key, 
   WriterState* const writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
   const auto decide = [visitor](std::size_t, std::optional<std::string_view> value) { return std::optional(visitor(value)); };
-  return ProcessMultiChecked(*writer, {&key, 1}, MultiUpdateRef(decide), {});
+  return ProcessMultiChecked(*writer, {{&key, 1}, MultiUpdateRef(decide)}, nullptr);
 }
 HAKO_OR_NO_MEMORY
 
@@ -197,8 +197,7 @@ Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Act
 // end. If equal keys may differ in their bytes, the engine gets each key twice: to replace an
 // expired record, the first occurrence removes it and the second stores the new one.
 template <class D, class Space, class Engine>
-Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer, std::span<const std::string_view> keys,
-                                                            MultiUpdateRef visitor, const MultiExtras& extras) {
+Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer, const Batch<Action>& batch, std::uint64_t* expiry_shown) {
   internal::LiveCall call(*expiry_);
   StoredValues values;
   bool is_expired = false;
@@ -206,17 +205,18 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer,
     const std::optional<std::string_view> shown = call.Show(stored);
     is_expired = stored.has_value() && !shown.has_value();
     if (!call.ok()) return std::nullopt;
-    if (extras.expiry_shown != nullptr) *extras.expiry_shown = call.time();
-    const std::optional<Action> action = visitor(index, shown);
+    if (expiry_shown != nullptr) *expiry_shown = call.time();
+    const std::optional<Action> action = batch.visit(index, shown);
     if (!action || action->kind() != Action::Kind::kSet) return action;
     const std::optional<std::uint64_t> time = call.NoteSet(*action);
     if (!call.ok()) return std::nullopt;
     if (!time) return Action::Remove();
     return Action::Set(values.Add(action->value(), *time));
   };
+  Batch<Action> stored_batch = batch;
   if constexpr (kHasSpellings) {
     std::vector<std::string_view> twice;
-    for (const std::string_view key : keys) twice.insert(twice.end(), 2, key);
+    for (const std::string_view key : batch.keys) twice.insert(twice.end(), 2, key);
     Action next = Action::Keep();
     const auto decide_twice = [&](std::size_t index, std::optional<std::string_view> stored) -> std::optional<Action> {
       if (index % 2 != 0) return std::exchange(next, Action::Keep());
@@ -225,11 +225,13 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer,
       next = *action;
       return Action::Remove();
     };
-    MultiExtras shown = extras;
-    shown.num_shown = twice.size();
-    return call.Result(self().ProcessMultiIn(writer, twice, MultiUpdateRef(decide_twice), shown));
+    stored_batch.keys = twice;
+    stored_batch.visit = MultiUpdateRef(decide_twice);
+    stored_batch.num_shown = twice.size();
+    return call.Result(self().ProcessMultiIn(writer, stored_batch));
   }
-  return call.Result(self().ProcessMultiIn(writer, keys, MultiUpdateRef(decide), extras));
+  stored_batch.visit = MultiUpdateRef(decide);
+  return call.Result(self().ProcessMultiIn(writer, stored_batch));
 }
 
 template <class D, class Space, class Engine>

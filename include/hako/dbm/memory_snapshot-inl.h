@@ -22,8 +22,7 @@ Status MemoryHome<D, FileT, Options>::BeginAt(const Options& options) {
   const bool is_new = place_.IsToBeReplaced() && !place_.end().log.IsNeeded() && self().Count() == 0;
   HAKO_RETURN_IF_ERROR(BeginTimes(options, is_new ? Expiry::FirstClock(options) : std::uint64_t{place_.end().clock}));
   const auto keep = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
-  const MultiExtras extras{.applied_index = place_.end().applied_index, .removed_ranges = {}, .num_shown = 0};
-  HAKO_RETURN_IF_ERROR(self().RedoMulti({}, MultiUpdateRef(keep), extras));
+  HAKO_RETURN_IF_ERROR(self().RedoMulti({.keys = {}, .visit = keep, .applied_index = place_.end().applied_index}));
   secret_ = place_.end().log.secret;
   while (secret_ == 0) secret_ = RandomSeed();
   HAKO_RETURN_IF_ERROR(this->StartSweeper());

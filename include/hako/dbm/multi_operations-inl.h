@@ -73,7 +73,7 @@ Status MultiOperations<D>::Write(const WriteBatch& batch, const WriteOptions& op
     HAKO_RETURN_IF_ERROR(self().CheckOpen());
     HAKO_RETURN_IF_ERROR(self().Process(call.keys().front(), *call(0, std::nullopt)));
   } else {
-    HAKO_RETURN_IF_ERROR(self().ProcessMulti(call.keys(), MultiUpdateRef(call), call.extras()));
+    HAKO_RETURN_IF_ERROR(self().ProcessMulti(call.batch()));
   }
   return options.durability == Durability::kPower ? self().WaitDurable(self().LastLsn()) : absl::OkStatus();
 }
@@ -108,7 +108,7 @@ Status MultiOperations<D>::Rekey(StringArg old_key, StringArg new_key, const Rek
     if (value && !options.overwrite && (moves || options.copying)) return std::nullopt;
     return Action::Set(moved, time);
   };
-  const Status status = self().ProcessMulti(keys, MultiUpdateRef(move), {.expiry_shown = &shown});
+  const Status status = self().ProcessMulti(keys, MultiUpdateRef(move), &shown);
   if (!absl::IsAborted(status)) return status;
   return found ? PresentError() : AbsentError();
 }

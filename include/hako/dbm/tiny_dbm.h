@@ -237,10 +237,10 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
         return this->RedoTogether(std::span(&entry, 1));
     }
   }
-  Status RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) override {
-    if (!extras.removed_ranges.empty()) return absl::DataLossError("the log of a hash table has a range");
+  Status RedoMulti(const Batch<Action>& batch) override {
+    if (!batch.removed_ranges.empty()) return absl::DataLossError("the log of a hash table has a range");
     WriterState* const mine = writers_.Mine();
-    return mine != nullptr ? this->ProcessMultiIn(*mine, keys, visitor, extras) : writers_.Refusal();
+    return mine != nullptr ? this->ProcessMultiIn(*mine, batch) : writers_.Refusal();
   }
 };
 

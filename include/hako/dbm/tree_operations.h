@@ -151,8 +151,8 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
     }
     return tree().template Process<ActionT>(writer, key, visitor);
   }
-  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
-    Status status = tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
+  Status ProcessMultiIn(WriterState& writer, const Batch<Action>& batch) {
+    Status status = tree().ProcessMulti(writer, batch);
     tree().JoinSparse(writer);
     return status;
   }
@@ -172,7 +172,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
 
   // See DatabaseRecords.
   Status Redo(const format::LogEntry& entry) final;
-  Status RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) final;
+  Status RedoMulti(const Batch<Action>& batch) final;
 };
 
 template <class D, class Space, Comparator Compare>
@@ -237,20 +237,17 @@ Status TreeOperations<D, Space, Compare>::Redo(const format::LogEntry& entry) {
 }
 
 template <class D, class Space, Comparator Compare>
-Status TreeOperations<D, Space, Compare>::RedoMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor,
-                                                    const MultiExtras& extras) {
+Status TreeOperations<D, Space, Compare>::RedoMulti(const Batch<Action>& batch) {
   WriterState* const writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
   const KeyRange* before = nullptr;
-  for (const KeyRange& range : extras.removed_ranges) {
+  for (const KeyRange& range : batch.removed_ranges) {
     const bool is_valid = (!range.to || Compare::Compare(range.from, *range.to) < 0) &&
                           (before == nullptr || (before->to && Compare::Compare(*before->to, range.from) <= 0));
     if (!is_valid) return absl::DataLossError("the log has ranges that do not ascend");
     before = &range;
   }
-  Status status = tree().template ProcessMulti<Action>(*writer, keys, visitor, extras);
-  tree().JoinSparse(*writer);
-  return status;
+  return ProcessMultiIn(*writer, batch);
 }
 
 }  // namespace hako

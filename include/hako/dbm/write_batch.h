@@ -33,9 +33,9 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/batch.h"
 #include "hako/base/integer_arg.h"
 #include "hako/base/key_value.h"
-#include "hako/base/multi_extras.h"
 #include "hako/base/status.h"
 #include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
@@ -111,7 +111,7 @@ class WriteBatch {
 
 namespace internal {
 
-// The arguments of ProcessMulti for a batch: the keys of its conditions, then those of its
+// A WriteBatch as the Batch of one ProcessMulti: the keys of its conditions, then those of its
 // operations. Ranges are removed before the operations take effect, so an operation that a later
 // range would undo becomes a Remove.
 class BatchCall {
@@ -129,7 +129,8 @@ class BatchCall {
   // `order` is the order of the database's keys; nullptr if it is not ordered.
   Status Prepare(Order order);
   std::span<const std::string_view> keys() const { return keys_; }
-  MultiExtras extras() const { return {batch_.applied_index_, ranges_, batch_.conditions_.size()}; }
+  // REQUIRES: the database keeps times, or !HasTimes() (checked in MultiOperations::Write)
+  Batch<Action> batch() const { return {keys_, MultiUpdateRef(*this), batch_.conditions_.size(), ranges_, batch_.applied_index_, true}; }
   // The visitor.
   std::optional<Action> operator()(std::size_t i, std::optional<std::string_view> value) const {
     const std::size_t num_conditions = batch_.conditions_.size();

@@ -312,9 +312,7 @@ bool BucketIndex<Space>::EvictEntry([[maybe_unused]] WriterState& writer, [[mayb
     const std::uint32_t handle = LoadSlot(line, i);
     const StatusOr<RecordView> record = space_.View(writer, handle);
     if (!record.ok() || !IsEvictable(*record)) return false;
-    // Not LogUpdate: the writer may have an open run for the update that it is making.
-    const format::LogEntry removal{format::LogOp::kRemove, record->key, {}};
-    if (!LogUpdates(space_, writer, std::span(&removal, 1)).ok()) return false;
+    if (!update::LogEviction(space_, writer, record->key)) return false;
     space_.limit()->NoteEvicted(record->key, record->value);
     writer.evictions.store(writer.evictions.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     space_.NoteMove(handle, 0);

@@ -157,7 +157,7 @@ Status BucketIndex<Space>::ProcessSlowly(WriterState& writer, Place place, std::
     const ActionT action = Decide<ActionT>(visit, exists, value);
     if (action.kind() == ActionT::Kind::kSet) return StoreResult(writer, guard, hash, key, entry, action.value());
     if (action.kind() == ActionT::Kind::kRemove && exists) {
-      HAKO_RETURN_IF_ERROR(LogUpdate(space_, writer, {format::LogOp::kRemove, key, {}}));
+      if (!update::LogUpdate(space_, writer, format::LogOp::kRemove, key)) return update::ErrorOf(writer);
       space_.NoteMove(entry.handle, 0);
       space_.Retire(writer, entry.handle, entry.lengths);
       StoreSlot(*entry.line, entry.i, 0);
@@ -177,7 +177,7 @@ Status BucketIndex<Space>::StoreLong(WriterState& writer, std::uint64_t hash, st
   Status error;
   const std::uint32_t fresh = space_.WriteAhead(writer, hash, key, value, &error);
   if (fresh == 0) return error;
-  const LoggedAhead<Space> logged_ahead(space_, writer, key, value);
+  const update::LoggedAhead<Space> logged_ahead(space_, writer, key, value);
   BucketGuard guard(*this, writer, hash, !is_held);
   HAKO_RETURN_IF_ERROR(space_.EndAhead(writer, fresh));
   return StoreSlowly(writer, guard.HandOver(), hash, key, value, fresh);
@@ -216,8 +216,8 @@ Status BucketIndex<Space>::Store(WriterState& writer, BucketGuard& guard, std::u
   const auto write = [&](Status* error) -> std::uint32_t {
     const std::uint32_t handle = fresh != 0 ? fresh : space_.Write(writer, hash, key, value, error);
     if (handle == 0) return 0;
-    *error = LogUpdate(space_, writer, {format::LogOp::kSet, key, value});
-    if (error->ok()) return handle;
+    if (update::LogUpdate(space_, writer, format::LogOp::kSet, key, value)) return handle;
+    *error = update::ErrorOf(writer);
     if (fresh == 0) space_.GiveBack(writer, handle, key.size(), value.size());
     space_.ReleaseFreed(writer);
     return 0;
@@ -234,7 +234,7 @@ Status BucketIndex<Space>::Store(WriterState& writer, BucketGuard& guard, std::u
     guard.End(*this, 1);
     return absl::OkStatus();
   }
-  if (fresh != 0 || IsLogged(space_) || !space_.Overwrite(entry.handle, entry.lengths, key, value)) {
+  if (fresh != 0 || update::IsLogged(space_) || !space_.Overwrite(entry.handle, entry.lengths, key, value)) {
     Status error;
     const std::uint32_t handle = write(&error);
     if (handle == 0) return error;

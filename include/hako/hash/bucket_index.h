@@ -15,7 +15,7 @@
 //      checks that the key's bucket is still the same.
 //   3. A bucket's lock guards its whole chain. A writer locks several in ascending order, and
 //      splits while it holds none.
-//   4. An update is logged (hash/record_logging.h) with its buckets locked, as its last step that can
+//   4. An update is logged (update/logging.h) with its buckets locked, as its last step that can
 //      fail, before any entry changes.
 //   5. Readers write nothing unless they fall back to the lock (FetchLocked). They validate the
 //      bucket's version after copying, so a block may be reused as soon as the version of the
@@ -43,9 +43,9 @@
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/assert.h"
+#include "hako/base/batch.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
-#include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
@@ -55,11 +55,11 @@
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"
 #include "hako/hash/record_limit.h"
-#include "hako/hash/record_logging.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/table_shape.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/writer_states.h"
+#include "hako/update/logging.h"
 
 namespace hako::hash {
 
@@ -135,18 +135,15 @@ class BucketIndex {
   // there is no record, or if the space does not overwrite.
   StatusOr<bool> Extend(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view piece, std::string_view other);
 
-  // Processes all keys in one step for other threads: visit(index, value) returns an ActionT for
-  // each, or nullopt to change none at all; see dbm/dbm.h. With an applied index, the space stores
-  // it in the same step.
+  // Processes all keys in one step for other threads: see dbm/dbm.h. With an applied index, the space
+  // stores it in the same step.
   template <class ActionT>
-  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
-                      const MultiExtras& extras = {});
+  Status ProcessMulti(WriterState& writer, const Batch<ActionT>& batch);
   // The same; but returns false, and has visited nothing, if is_blocked(hash) is true of one of the
   // keys once all their buckets are locked. If it becomes true while the visitor runs, the buckets
   // stay locked until the end, however long the new values are.
   template <class ActionT>
-  StatusOr<bool> TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
-                                 IsBlocked is_blocked, const MultiExtras& extras = {});
+  StatusOr<bool> TryProcessMulti(WriterState& writer, const Batch<ActionT>& batch, IsBlocked is_blocked);
 
   // Inserts records that the space already holds, in one step for other threads; each replaces the
   // record with the same key if there is one. REQUIRES: the keys differ. On error nothing has

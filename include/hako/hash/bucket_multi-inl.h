@@ -17,8 +17,7 @@ Status BucketIndex<Space>::StoreAlone(WriterState& writer, std::optional<std::ui
   if (!applied_index) return absl::OkStatus();
   space_.gate().Pass(writer);
   const sync::LeaveAtEnd leave(writer);
-  const Le<std::uint64_t> index = *applied_index;
-  HAKO_RETURN_IF_ERROR(LogUpdate(space_, writer, AppliedIndexEntry(index)));
+  HAKO_RETURN_IF_ERROR(update::LogBatch(space_, writer, 0, applied_index, [](const update::LogRun&) {}));
   Store(applied_index);
   return absl::OkStatus();
 }
@@ -31,7 +30,7 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::MakeRoom() {
     const Capacity& capacity = index_.space_.limit()->capacity();
     std::uint64_t bytes = 0, records = 0, inserted = 0;
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      if (records_[i].action.kind() != ActionT::Kind::kSet) continue;
+      if (!records_[i].Sets()) continue;
       HAKO_RETURN_IF_ERROR(index_.space_.CheckSize(keys_[i].size(), records_[i].action.value().size()));
       bytes += keys_[i].size() + records_[i].action.value().size() + sizeof(Line) / kTargetLoad;
       ++records;
@@ -40,8 +39,7 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::MakeRoom() {
     if (capacity.bytes != 0 && bytes > capacity.bytes / 2) return TooLargeError("a batch", bytes, capacity.bytes / 2);
     HAKO_RETURN_IF_ERROR(capacity.CheckBatch(records));
     for (const Record& record : records_) {
-      if (record.action.kind() == ActionT::Kind::kSet && record.entry.handle != 0)
-        index_.NoteEntry(*record.entry.line, record.entry.i, false);
+      if (record.Sets() && record.entry.handle != 0) index_.NoteEntry(*record.entry.line, record.entry.i, false);
     }
     if (inserted != 0) index_.EvictForInsertion(writer_, inserted);
   }
@@ -81,7 +79,7 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::WriteWithinLimit() {
     std::vector<std::size_t> large;
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       const Record& record = records_[i];
-      if (record.action.kind() == ActionT::Kind::kSet && record.fresh == 0 && size_of(i) > kLargeValue) large.push_back(i);
+      if (record.Sets() && record.fresh == 0 && size_of(i) > kLargeValue) large.push_back(i);
     }
     std::ranges::sort(large, std::ranges::greater{}, size_of);
     for (const std::size_t i : large)
@@ -92,25 +90,21 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::WriteWithinLimit() {
 
 template <class Space>
 template <class ActionT>
-Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
-                                        const MultiExtras& extras) {
-  return TryProcessMulti<ActionT>(
-             writer, keys, visit, [](std::uint64_t) { return false; }, extras)
-      .status();
+Status BucketIndex<Space>::ProcessMulti(WriterState& writer, const Batch<ActionT>& batch) {
+  return TryProcessMulti(writer, batch, [](std::uint64_t) { return false; }).status();
 }
 
 template <class Space>
 template <class ActionT>
-StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys,
-                                                   MultiVisitorRef<ActionT> visit, IsBlocked is_blocked, const MultiExtras& extras) {
-  HAKO_DCHECK(extras.removed_ranges.empty());
-  if (keys.empty()) {
-    HAKO_RETURN_IF_ERROR(StoreAlone(writer, extras.applied_index));
+StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, const Batch<ActionT>& batch, IsBlocked is_blocked) {
+  HAKO_DCHECK(batch.removed_ranges.empty());
+  if (batch.keys.empty()) {
+    HAKO_RETURN_IF_ERROR(StoreAlone(writer, batch.applied_index));
     return true;
   }
-  MultiGuard<ActionT> guard(*this, writer, keys, is_blocked, extras);
+  MultiGuard<ActionT> guard(*this, writer, batch.keys, is_blocked, batch.applied_index);
   if (!guard.IsLocked()) return false;
-  HAKO_RETURN_IF_ERROR(guard.Decide(visit));
+  HAKO_RETURN_IF_ERROR(guard.Decide(batch.visit, batch.num_shown));
   HAKO_RETURN_IF_ERROR(guard.MakeRoom());
   HAKO_RETURN_IF_ERROR(guard.WriteLong());
   HAKO_RETURN_IF_ERROR(guard.Apply());

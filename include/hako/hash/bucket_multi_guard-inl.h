@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <vector>
 
 #include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
 #include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index.h"
+#include "hako/update/decisions.h"
+#include "hako/update/logging.h"
 
 namespace hako::hash {
 
@@ -38,45 +39,36 @@ class BucketIndex<Space>::MultiGuard {
   // Calls is_blocked(hash) for the keys once all their buckets are locked. Unlocks the buckets
   // again if it returns true for any key.
   MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked,
-             const MultiExtras& extras = {})
-      : index_(index),
-        writer_(writer),
-        keys_(keys),
-        is_blocked_(is_blocked),
-        applied_index_(extras.applied_index),
-        num_shown_(extras.num_shown),
-        homes_(index, keys.size()) {
+             std::optional<std::uint64_t> applied_index = {})
+      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), applied_index_(applied_index), homes_(index, keys.size()) {
     records_.reserve(keys.size());
-    for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
+    for (const std::string_view key : keys) records_.emplace_back().hash = index.space_.KeyHash(key);
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     writer.Enter();
     busy_.emplace(writer);
     Lock();
     if (!IsLocked()) return;
     index.ReadRecords(*ahead_, std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
-    JoinEqualKeys();
+    update::JoinHashed(
+        std::span(records_), [this](std::size_t i) { return records_[i].hash; },
+        [keys](std::size_t a, std::size_t b) { return keys[a] == keys[b]; });
   }
   MultiGuard(const MultiGuard&) = delete;
   ~MultiGuard() = default;
   bool IsLocked() const { return !homes_.IsEmpty(); }
 
-  Status Decide(MultiVisitorRef<ActionT> visit) {
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      if (i != 0 && i % kPrefetchGroup == 0) FetchAhead(i);
-      Record& record = records_[records_[i].first];
+  // The visitor needs the values of the first `num_shown` keys.
+  Status Decide(MultiVisitorRef<ActionT> visit, std::size_t num_shown) {
+    std::size_t fetched = kPrefetchGroup;
+    const auto show = [&](std::size_t i, const Record& record, std::optional<std::string_view>* value) -> Status {
+      if (i >= fetched) fetched = FetchAhead(i);
       if (&record == &records_[i]) HAKO_RETURN_IF_ERROR(Find(i));
-      std::optional<std::string_view> value;  // as the earlier actions leave it
-      if (record.action.kind() == ActionT::Kind::kSet) {
-        value = record.action.value();
-      } else if (record.action.kind() == ActionT::Kind::kKeep && record.entry.handle != 0 && i < num_shown_) {
-        HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(writer_, record.entry.handle));
-        value = view.value;
-      }
-      const std::optional<ActionT> action = visit(i, value);
-      if (!action) return MismatchError();
-      if (action->kind() != ActionT::Kind::kKeep) record.action = *action;
-    }
-    return absl::OkStatus();
+      if (record.entry.handle == 0 || i >= num_shown) return absl::OkStatus();
+      HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(writer_, record.entry.handle));
+      *value = view.value;
+      return absl::OkStatus();
+    };
+    return update::Decide(std::span(records_), visit, show);
   }
 
   // Evicts records to make room. An error, before any is evicted, if the new records are more than half
@@ -86,9 +78,7 @@ class BucketIndex<Space>::MultiGuard {
   // Writes long values while the keys are held instead of their buckets locked. The thread stays a
   // writer, so the epoch does not end.
   Status WriteLong() {
-    const auto is_long = [](const Record& record) {
-      return record.action.kind() == ActionT::Kind::kSet && record.action.value().size() > kLongValue;
-    };
+    const auto is_long = [](const Record& record) { return record.Sets() && record.action.value().size() > kLongValue; };
     if (std::ranges::none_of(records_, is_long) || !HoldAll()) return absl::OkStatus();
     ahead_.reset();  // may be outdated once the buckets are unlocked
     homes_.Unlock();
@@ -167,13 +157,11 @@ class BucketIndex<Space>::MultiGuard {
  private:
   class Evictable;
   // The state of a key. Of equal keys only the first uses more than `hash` and `first`.
-  struct Record {
-    std::uint64_t hash;
-    std::size_t first = 0;
+  struct Record : update::Decision<ActionT> {
+    std::uint64_t hash = 0;
     Entry entry = {};         // of the current record; insertions may move it
     std::uint32_t fresh = 0;  // the handle of the new record; 0 = none
-    ActionT action = ActionT::Keep();
-    bool IsChanged() const { return fresh != 0 || (entry.handle != 0 && action.kind() == ActionT::Kind::kRemove); }
+    bool IsChanged() const { return fresh != 0 || (entry.handle != 0 && this->Removes()); }
   };
   // A guard of a bucket whose lock LockedHomes owns.
   struct LentGuard : BucketGuard {
@@ -207,35 +195,15 @@ class BucketIndex<Space>::MultiGuard {
   bool IsAnyBlocked() const {
     return std::ranges::any_of(records_, [this](const Record& record) { return is_blocked_(record.hash); });
   }
-  void JoinEqualKeys() {
-    if (keys_.size() <= kUsualKeys) {
-      for (std::size_t i = 0; i < keys_.size(); ++i) {
-        std::size_t first = 0;
-        while (records_[first].hash != records_[i].hash || keys_[first] != keys_[i]) ++first;
-        records_[i].first = first;
-      }
-      return;
-    }
-    constexpr std::uint32_t kNone = ~std::uint32_t{0};
-    std::vector<std::uint32_t> firsts(std::bit_ceil(2 * keys_.size()), kNone);  // by hash, with linear probing
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      const std::uint64_t hash = records_[i].hash;
-      std::size_t at = hash & (firsts.size() - 1);
-      while (firsts[at] != kNone && (records_[firsts[at]].hash != hash || keys_[firsts[at]] != keys_[i]))
-        at = (at + 1) & (firsts.size() - 1);
-      if (firsts[at] == kNone) firsts[at] = static_cast<std::uint32_t>(i);
-      records_[i].first = firsts[at];
-    }
-  }
-
-  // Brings the records of the next keys into the cache, or reads them.
-  void FetchAhead(std::size_t from) {
+  // Brings the records of the next keys into the cache, or reads them. Returns their end.
+  std::size_t FetchAhead(std::size_t from) {
     const std::size_t n = std::min(keys_.size() - from, kPrefetchGroup);
     const auto hash_of = [this, from](std::size_t i) { return records_[from + i].hash; };
     if constexpr (Space::kReadsAhead)
       index_.ReadRecords(ahead_.emplace(), n, hash_of);
     else
       index_.PrefetchRecords(n, hash_of);
+    return from + n;
   }
 
   LentGuard Lend(const Record& record) { return LentGuard(index_, writer_, homes_.PlaceOf(record.hash)); }
@@ -268,7 +236,7 @@ class BucketIndex<Space>::MultiGuard {
   Status WriteAll() {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
-      if (record.action.kind() != ActionT::Kind::kSet || record.fresh != 0) continue;
+      if (!record.Sets() || record.fresh != 0) continue;
       HAKO_RETURN_IF_ERROR(WriteOne(record.hash, keys_[i], record.action.value(), &record.fresh));
     }
     return absl::OkStatus();
@@ -327,16 +295,13 @@ class BucketIndex<Space>::MultiGuard {
   }
 
   Status Log() {
-    if (!IsLogged(index_.space_)) return absl::OkStatus();
-    absl::InlinedVector<format::LogEntry, kUsualKeys> run;
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      const Record& record = records_[i];
-      if (record.action.kind() == ActionT::Kind::kSet) run.push_back({format::LogOp::kSet, keys_[i], record.action.value()});
-      if (record.action.kind() == ActionT::Kind::kRemove && record.entry.handle != 0) run.push_back({format::LogOp::kRemove, keys_[i], {}});
-    }
-    const Le<std::uint64_t> index = applied_index_.value_or(0);
-    if (applied_index_) run.push_back(AppliedIndexEntry(index));
-    return LogUpdates(index_.space_, writer_, run);
+    return update::LogBatch(index_.space_, writer_, keys_.size(), applied_index_, [this](update::LogRun& run) {
+      for (std::size_t i = 0; i < keys_.size(); ++i) {
+        const Record& record = records_[i];
+        if (record.Sets()) run.Set(keys_[i], record.action.value());
+        if (record.Removes() && record.entry.handle != 0) run.Remove(keys_[i]);
+      }
+    });
   }
 
   void Undo() {
@@ -344,7 +309,7 @@ class BucketIndex<Space>::MultiGuard {
     if (intent_ != 0) index_.space_.GiveBack(writer_, intent_, 0, entries_.size() * sizeof(entries_[0]));
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
-      if (record.fresh == 0 || record.action.kind() != ActionT::Kind::kSet) continue;  // Take's records existed before
+      if (record.fresh == 0 || !record.Sets()) continue;  // Take's records existed before
       index_.space_.GiveBack(writer_, record.fresh, keys_[i].size(), record.action.value().size());
     }
     index_.space_.ReleaseFreed(writer_);
@@ -397,7 +362,6 @@ class BucketIndex<Space>::MultiGuard {
   std::span<const std::string_view> keys_;
   const IsBlocked is_blocked_;
   const std::optional<std::uint64_t> applied_index_;
-  const std::size_t num_shown_;
   absl::InlinedVector<std::uint32_t, 4> reserved_;                // overflow buckets
   absl::InlinedVector<format::IntentEntry, kUsualKeys> entries_;  // of the intent
   std::uint32_t intent_ = 0;                                      // its handle; 0 = none

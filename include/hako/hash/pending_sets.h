@@ -33,8 +33,8 @@
 #include <string_view>
 
 #include "hako/base/assert.h"
+#include "hako/base/batch.h"
 #include "hako/base/inline.h"
-#include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/hash/bucket_index.h"
@@ -71,14 +71,13 @@ class PendingSets {
   HAKO_INLINE Status Flush() { return list_.IsEmpty() ? absl::OkStatus() : FlushSlowly({}); }
   HAKO_INLINE Status Flush(std::uint64_t hash) { return list_.MayHold(hash) ? FlushSlowly(hash) : absl::OkStatus(); }
 
-  // Runs index.ProcessMulti at a moment when no Set of these keys is pending. A Set may become
+  // Runs index.ProcessMulti at a moment when no Set of its keys is pending. A Set may become
   // pending before the buckets are locked, and a later one may be inserted at once, so the list is
   // checked under the locks.
-  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visitor,
-                      const MultiExtras& extras = {}) {
+  Status ProcessMulti(WriterState& writer, const Batch<ActionT>& batch) {
     const auto is_pending = [this](std::uint64_t hash) { return list_.MayHold(hash); };
     for (;;) {
-      HAKO_ASSIGN_OR_RETURN(const bool done, index_.template TryProcessMulti<ActionT>(writer, keys, visitor, is_pending, extras));
+      HAKO_ASSIGN_OR_RETURN(const bool done, index_.TryProcessMulti(writer, batch, is_pending));
       if (done) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(Flush());
     }

@@ -102,6 +102,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
     Run ahead;              // the block of a WriteAhead in progress
     std::uint64_t lsn = 0;  // behind its last update in the log
     log::AheadRun logged_ahead;
+    Status error;  // of a call that has no other way to return one
   };
 
   // min_read_size: see HashOptions.

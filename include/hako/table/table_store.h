@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "hako/base/assert.h"
+#include "hako/base/batch.h"
 #include "hako/base/function_ref.h"
-#include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
@@ -158,7 +158,7 @@ class TreeStore final : public TableStore {
   Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override { return db_->FetchMulti(keys, sink, arrived); }
   Status Process(std::string_view key, UpdateRef visitor) override { return db_->Process(key, visitor); }
   Status ProcessMulti(Keys keys, MultiUpdateRef visitor, std::size_t num_shown) override {
-    return CatchNoMemory([&] { return db_->ProcessMulti(keys, visitor, MultiExtras{.num_shown = num_shown}); });
+    return CatchNoMemory([&] { return db_->ProcessMulti(Batch<Action>{keys, visitor, num_shown}); });
   }
   void Prefetch(Keys keys) override { db_->Prefetch(keys); }
   StatusOr<std::uint64_t> CountRange(std::string_view from, const std::string& to) override { return db_->CountRange(from, to); }

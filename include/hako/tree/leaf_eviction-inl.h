@@ -88,7 +88,7 @@ Status PageTree<Space, Compare>::StoreEvicting(WriterState& writer, Line*& leaf,
     while (has_byte_limit_) {
       if constexpr (requires { writer.error; }) writer.error = absl::OkStatus();
       Status status = store(slot);
-      const bool needs_memory = absl::IsResourceExhausted(status) && ErrorOf(writer).ok();
+      const bool needs_memory = absl::IsResourceExhausted(status) && update::ErrorOf(writer).ok();
       if (!needs_memory) return status;
       if (!EvictForMemory(writer, &own)) {
         if (backoff.count() == kWaitsMost) return status;
@@ -342,7 +342,7 @@ bool PageTree<Space, Compare>::EvictSlot([[maybe_unused]] WriterState& writer, [
       if (!read.Has(LongValueIn(value))) return false;
       value = read.bytes();
     }
-    if (!LogEviction(space_, writer, key)) return false;
+    if (!update::LogEviction(space_, writer, key)) return false;
     space_.limit()->NoteEvicted(key, value);
     *bytes += key.size() + value.size();
     writer.evictions.store(writer.evictions.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

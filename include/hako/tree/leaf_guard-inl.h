@@ -32,7 +32,7 @@ class PageTree<Space, Compare>::LeafGuard {
   // Starts again after End.
   void Begin(std::string_view key) { line = tree_.LockLeafByCall(writer_, key); }
   // Why `line` is nullptr.
-  Status error() const { return ErrorOf(writer_); }
+  Status error() const { return update::ErrorOf(writer_); }
   HAKO_INLINE void Change() {
     tree_.space_.MarkDirty(*line);
     changed = true;

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <map>
 
-#include "hako/base/endian.h"
 #include "hako/tree/page_multi_locks-inl.h"
 #include "hako/tree/page_tree.h"
+#include "hako/update/decisions.h"
+#include "hako/update/logging.h"
 
 namespace hako::tree {
 
@@ -18,6 +19,7 @@ namespace hako::tree {
 // values that the visitor needs and that were
 // not read, all leaves are unlocked, the values read, and the leaves locked again.
 template <class Space, Comparator Compare>
+template <class ActionT>
 class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   using Leaves = LockedLeaves;
   using Leaves::keys_;
@@ -29,12 +31,15 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   using Leaves::writer_;
 
  public:
-  MultiGuard(PageTree& tree, WriterState& writer, std::span<const std::string_view> keys, const MultiExtras& extras)
-      : Leaves(tree, writer, keys, extras.removed_ranges), extras_(extras) {
+  MultiGuard(PageTree& tree, WriterState& writer, const Batch<ActionT>& batch)
+      : Leaves(tree, writer, batch.keys, batch.removed_ranges), batch_(batch), decisions_(batch.keys.size()) {
     HAKO_DCHECK(AreAscending(ranges_));
-    sparse_.reserve(keys.size());
+    sparse_.reserve(batch.keys.size());
   }
   ~MultiGuard() {
+    for (const Decision& decision : decisions_) {  // long values that no cell names
+      if (decision.stored.place != 0) tree_.space_.FreeLong(decision.stored, deferred_);
+    }
     for (Line* line : halves_) tree_.Unlock(line, changed_);
     this->UnlockAll(changed_);
     this->ReleaseHeld(changed_);
@@ -60,28 +65,16 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return true;
   }
-  // Calls visit for each key, in the order of the caller, then makes the changes.
-  template <class ActionT>
-  Status Run(MultiVisitorRef<ActionT> visit) {
-    absl::InlinedVector<Decision<ActionT>, Leaves::kUsualKeys> decisions(keys_.size());
+  // Decides on each key, in the order of the caller, then makes the changes.
+  Status Run() {
     HAKO_RETURN_IF_ERROR(AcquireWithLongValues());
-    HAKO_RETURN_IF_ERROR(Decide<ActionT>(decisions, visit));
-    struct Unused {  // frees the long values that no cell names
-      ~Unused() {
-        for (const auto& decision : all) {
-          if (decision.stored.place != 0) tree.space_.FreeLong(decision.stored, deferred);
-        }
-      }
-      PageTree& tree;
-      Deferred& deferred;
-      std::span<const Decision<ActionT>> all;
-    } unused{tree_, deferred_, decisions};
-    HAKO_RETURN_IF_ERROR(Prepare<ActionT>(decisions));
-    HAKO_RETURN_IF_ERROR(Log<ActionT>(decisions));
+    HAKO_RETURN_IF_ERROR(Decide());
+    HAKO_RETURN_IF_ERROR(Prepare());
+    HAKO_RETURN_IF_ERROR(Log());
     RemoveRanges();
-    Status applied = CatchNoMemory([&] { return Apply<ActionT>(decisions); });
+    Status applied = CatchNoMemory([&] { return Apply(); });
     EndReservation();
-    if (!applied.ok()) RefuseUpdates(tree_.space_, applied);
+    if (!applied.ok()) update::RefuseUpdates(tree_.space_, applied);
     return applied;
   }
 
@@ -94,97 +87,87 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   struct NoSpelling {
     static constexpr bool renews = false;
   };
-  // Of equal keys, the first one's Decision is for all.
-  template <class ActionT>
-  struct Decision {
-    ActionT action = ActionT::Keep();
-    std::size_t first = 0;
+  struct Decision : update::Decision<ActionT> {
     [[no_unique_address]] std::conditional_t<PageTree::kHasSpellings, Spelling, NoSpelling> spelling{};
     std::optional<std::size_t> old_size;  // of the value in the page, if it was shown
     format::OverflowValue stored{};       // a long value, stored before any change
+
+    bool SetsLong(std::size_t value_max) const { return this->Sets() && this->action.value().size() > value_max; }
+    void Replace(std::size_t i, const ActionT& by) {
+      if constexpr (PageTree::kHasSpellings) {
+        if (by.kind() == ActionT::Kind::kSet && !this->Sets()) spelling = {i, spelling.renews || this->Removes()};
+      }
+      this->action = by;
+    }
   };
 
   // The key of the decision at `i` as it is to be stored.
-  template <class ActionT>
-  std::string_view KeyOf(std::span<const Decision<ActionT>> decisions, std::size_t i) const {
+  std::string_view KeyOf(std::size_t i) const {
     if constexpr (PageTree::kHasSpellings) {
-      if (decisions[i].action.kind() == ActionT::Kind::kSet) return keys_[decisions[i].spelling.key];
+      if (decisions_[i].Sets()) return keys_[decisions_[i].spelling.key];
     }
     return keys_[i];
   }
 
-  template <class ActionT>
-  Status Decide(std::span<Decision<ActionT>> decisions, MultiVisitorRef<ActionT> visit) {
-    for (std::size_t n = 0; n < order_.size(); ++n) {
-      const bool same = n > 0 && this->IsSame(order_[n - 1], order_[n]);
-      decisions[order_[n].index].first = same ? decisions[order_[n - 1].index].first : order_[n].index;
-    }
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      Decision<ActionT>& decided = decisions[decisions[i].first];
-      std::optional<std::string_view> value;  // as the previous calls leave it
-      if (decided.action.kind() == ActionT::Kind::kSet) {
-        value = decided.action.value();
-      } else if (decided.action.kind() == ActionT::Kind::kKeep && i < extras_.num_shown) {
-        const auto place = View(tree_.memory_, *leaf_of_[i]).FindByCall(keys_[i]);
-        if (place.found) value = ContentOf(place);
-        if (place.found && !place.sizes.is_long) decided.old_size = value->size();
-        if (place.found && place.sizes.is_long) {
-          const auto found = long_values_.find(decisions[i].first);
-          if (found == long_values_.end()) return absl::DataLossError("a page refers to a long value, but the tree has none");
-          HAKO_RETURN_IF_ERROR(found->second.status());
-          value = found->second.bytes();
-        }
+  Status Decide() {
+    update::JoinSorted(
+        std::span(decisions_), [this](std::size_t n) { return order_[n].index; },
+        [this](std::size_t n) { return this->IsSame(order_[n - 1], order_[n]); });
+    const auto show = [this](std::size_t i, Decision& decision, std::optional<std::string_view>* value) -> Status {
+      if (i >= batch_.num_shown) return absl::OkStatus();
+      const auto place = View(tree_.memory_, *leaf_of_[i]).FindByCall(keys_[i]);
+      if (!place.found) return absl::OkStatus();
+      if (!place.sizes.is_long) {
+        *value = ContentOf(place);
+        decision.old_size = place.sizes.value;
+        return absl::OkStatus();
       }
-      const std::optional<ActionT> action = visit(i, value);
-      if (!action) return MismatchError();
-      if constexpr (PageTree::kHasSpellings) {
-        if (action->kind() == ActionT::Kind::kSet && decided.action.kind() != ActionT::Kind::kSet)
-          decided.spelling = {i, decided.spelling.renews || decided.action.kind() == ActionT::Kind::kRemove};
-      }
-      if (action->kind() != ActionT::Kind::kKeep) decided.action = *action;
-    }
-    return absl::OkStatus();
+      const auto found = long_values_.find(decision.first);
+      if (found == long_values_.end()) return absl::DataLossError("a page refers to a long value, but the tree has none");
+      HAKO_RETURN_IF_ERROR(found->second.status());
+      *value = found->second.bytes();
+      return absl::OkStatus();
+    };
+    return update::Decide(std::span(decisions_), batch_.visit, show);
   }
 
   // Does all that can fail: checks that there is room, reserves memory, marks the leaves, stores long
   // values.
-  template <class ActionT>
-  Status Prepare(std::span<Decision<ActionT>> decisions) {
+  Status Prepare() {
     static constexpr std::uint64_t kSlack = 32;  // of a record: its slot, the header of its cell
     std::uint64_t num_sets = 0, num_growing = 0, num_leaves = 0, bytes = 0;
     const Line *last_set = nullptr, *last_marked = nullptr;
     bool has_long = false;
     for (const auto& key : order_) {
-      const ActionT& action = decisions[key.index].action;
-      if (action.kind() != ActionT::Kind::kSet) continue;
-      const std::size_t size = action.value().size();
+      const Decision& decision = decisions_[key.index];
+      if (!decision.Sets()) continue;
+      const std::size_t size = decision.action.value().size();
       if (size > kValueSizeMax) return TooLargeError("a value", size, kValueSizeMax);
       has_long = has_long || size > tree_.value_max_;
-      bytes += 4 * (KeyOf<ActionT>(decisions, key.index).size() + std::min<std::size_t>(size, tree_.value_max_) + kSlack);
+      bytes += 4 * (KeyOf(key.index).size() + std::min<std::size_t>(size, tree_.value_max_) + kSlack);
       num_leaves += std::exchange(last_set, leaf_of_[key.index]) != leaf_of_[key.index] ? 1u : 0u;
       ++num_sets;
-      const std::optional<std::size_t>& old_size = decisions[key.index].old_size;
-      num_growing += old_size && size <= *old_size && !decisions[key.index].spelling.renews ? 0u : 1u;
+      num_growing += decision.old_size && size <= *decision.old_size && !decision.spelling.renews ? 0u : 1u;
     }
-    HAKO_RETURN_IF_ERROR(EvictForSets<ActionT>(decisions, num_sets));
+    HAKO_RETURN_IF_ERROR(EvictForSets(num_sets));
     const bool has_limit = tree_.has_byte_limit_;  // then Reserve makes room
     if (num_sets != 0 && !has_limit && !tree_.space_.HasRoomFor(3 * num_leaves * tree_.page_size_ + bytes)) return NoMemory();
     if (num_growing != 0) ReserveForSplits(num_growing);
     this->ForEachInRanges([this](Line& leaf, unsigned, unsigned) { is_marked_ = is_marked_ && tree_.TryMarkDirty(leaf); });
     if (!is_marked_) return NoMemory();
     for (const auto& key : order_) {
-      if (decisions[key.index].action.kind() == ActionT::Kind::kKeep || leaf_of_[key.index] == last_marked) continue;
+      if (decisions_[key.index].Keeps() || leaf_of_[key.index] == last_marked) continue;
       last_marked = leaf_of_[key.index];
       if (!tree_.TryMarkDirty(*leaf_of_[key.index])) return NoMemory();
     }
-    for (Decision<ActionT>& decision : decisions.first(has_long ? decisions.size() : 0)) {
-      if (decision.action.kind() != ActionT::Kind::kSet || decision.action.value().size() <= tree_.value_max_) continue;
+    for (Decision& decision : std::span(decisions_).first(has_long ? decisions_.size() : 0)) {
+      if (!decision.SetsLong(tree_.value_max_)) continue;
       StatusOr<format::OverflowValue> stored = tree_.StoreLong(decision.action.value(), deferred_);
       while (!stored.ok() && has_limit && Evict()) stored = tree_.StoreLong(decision.action.value(), deferred_);
       HAKO_RETURN_IF_ERROR(stored.status());
       decision.stored = *stored;
     }
-    return num_sets != 0 && has_limit ? Reserve<ActionT>(decisions) : absl::OkStatus();
+    return num_sets != 0 && has_limit ? Reserve() : absl::OkStatus();
   }
   // Evicts a few records of other keys; false if there are none that it can evict.
   bool Evict() {
@@ -203,8 +186,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     return false;
   }
   // Reserves as much memory as the pages of all sets may need in addition at any moment.
-  template <class ActionT>
-  Status Reserve(std::span<const Decision<ActionT>> decisions) {
+  Status Reserve() {
     std::uint64_t bytes = 0;
     for (std::size_t n = 0; n < order_.size();) {
       Line& leaf = *leaf_of_[order_[n].index];
@@ -212,10 +194,10 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       std::uint64_t added = 0, keys = 0;
       unsigned slots = page.shape().count;
       for (; n < order_.size() && leaf_of_[order_[n].index] == &leaf; ++n) {
-        const Decision<ActionT>& decision = decisions[order_[n].index];
-        if (decision.action.kind() != ActionT::Kind::kSet) continue;
-        const std::string_view key = KeyOf<ActionT>(decisions, order_[n].index);
-        const bool is_long = decision.action.value().size() > tree_.value_max_;
+        const Decision& decision = decisions_[order_[n].index];
+        if (!decision.Sets()) continue;
+        const std::string_view key = KeyOf(order_[n].index);
+        const bool is_long = decision.SetsLong(tree_.value_max_);
         const auto cell = [&](std::size_t suffix) {
           return format::Cell::For(suffix, is_long ? sizeof(format::OverflowValue) : decision.action.value().size(), is_long);
         };
@@ -253,22 +235,21 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       while (!reservation_.End() && Evict()) (void)reservation_.Take(0, true);
     }
   }
-  template <class ActionT>
-  Status EvictForSets(std::span<const Decision<ActionT>> decisions, std::uint64_t num_sets) {
+  Status EvictForSets(std::uint64_t num_sets) {
     if constexpr (LimitedPageSpace<Space>) {
       if (!tree_.is_limited_ || num_sets == 0) return absl::OkStatus();
       const Capacity& capacity = tree_.space_.limit()->capacity();
       HAKO_RETURN_IF_ERROR(capacity.CheckBatch(num_sets));
       std::uint64_t bytes = 0;
       for (std::size_t i = 0; i < keys_.size(); ++i) {
-        if (decisions[i].action.kind() != ActionT::Kind::kSet) continue;
-        HAKO_RETURN_IF_ERROR(capacity.CheckValue(decisions[i].action.value().size()));
-        bytes += KeyOf<ActionT>(decisions, i).size() + decisions[i].action.value().size() + kOverhead;
+        if (!decisions_[i].Sets()) continue;
+        HAKO_RETURN_IF_ERROR(capacity.CheckValue(decisions_[i].action.value().size()));
+        bytes += KeyOf(i).size() + decisions_[i].action.value().size() + kOverhead;
       }
       HAKO_RETURN_IF_ERROR(capacity.CheckBatchBytes(bytes));
       std::uint64_t inserted = 0;
       for (const auto& key : order_) {
-        if (decisions[key.index].action.kind() != ActionT::Kind::kSet) continue;
+        if (!decisions_[key.index].Sets()) continue;
         const auto place = View(tree_.memory_, *leaf_of_[key.index]).FindByCall(keys_[key.index]);
         tree_.NoteUse(leaf_of_[key.index], place);
         inserted += place.found ? 0u : 1u;
@@ -289,34 +270,22 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
 
   // The ranges come first, as in RemoveRanges and Apply. Updates with an applied index are in the log
   // in the order in which they set it.
-  template <class ActionT>
-  Status Log(std::span<const Decision<ActionT>> decisions) {
-    if (!extras_.applied_index) return Append<ActionT>(decisions);
+  Status Log() {
+    if (!batch_.applied_index) return Append();
     sync::MutexLock lock(tree_.applied_mutex_);
-    HAKO_RETURN_IF_ERROR(Append<ActionT>(decisions));
-    tree_.SetAppliedIndex(*extras_.applied_index);
+    HAKO_RETURN_IF_ERROR(Append());
+    tree_.SetAppliedIndex(*batch_.applied_index);
     return absl::OkStatus();
   }
-  template <class ActionT>
-  Status Append(std::span<const Decision<ActionT>> decisions) {
-    if (!IsLogged(tree_.space_)) return absl::OkStatus();
-    absl::InlinedVector<format::LogEntry, Leaves::kUsualKeys> run;
-    run.reserve(ranges_.size() + keys_.size() + 1);
-    for (const Range& range : ranges_) {
-      const auto op = range.to ? format::LogOp::kRemoveRange : format::LogOp::kRemoveFrom;
-      run.push_back({op, range.from, range.to.value_or(std::string_view())});
-    }
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      const ActionT& action = decisions[i].action;
-      if (action.kind() == ActionT::Kind::kSet) {
-        if (decisions[i].spelling.renews) run.push_back({format::LogOp::kRemove, keys_[i], {}});
-        run.push_back({format::LogOp::kSet, KeyOf<ActionT>(decisions, i), action.value()});
+  Status Append() {
+    return update::LogBatch(tree_.space_, writer_, ranges_.size() + keys_.size(), batch_.applied_index, [this](update::LogRun& run) {
+      for (const Range& range : ranges_) run.RemoveRange(range.from, range.to);
+      for (std::size_t i = 0; i < keys_.size(); ++i) {
+        const Decision& decision = decisions_[i];
+        if (decision.Removes() || decision.spelling.renews) run.Remove(keys_[i]);
+        if (decision.Sets()) run.Set(KeyOf(i), decision.action.value());
       }
-      if (action.kind() == ActionT::Kind::kRemove) run.push_back({format::LogOp::kRemove, keys_[i], {}});
-    }
-    const Le<std::uint64_t> index = extras_.applied_index.value_or(0);
-    if (extras_.applied_index) run.push_back({format::LogOp::kAppliedIndex, {}, {reinterpret_cast<const char*>(&index), sizeof(index)}});
-    return LogUpdates(tree_.space_, writer_, run) ? absl::OkStatus() : ErrorOf(writer_);
+    });
   }
 
   void RemoveRanges() {
@@ -328,15 +297,14 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     });
   }
 
-  template <class ActionT>
-  Status Apply(std::span<Decision<ActionT>> decisions) {
+  Status Apply() {
     std::size_t leaf = 0, whole = 0;  // the current one, and the one that it was before any split
     const Line* locked = leaves_.empty() ? nullptr : leaves_[0];
     for (std::size_t n = 0; n < order_.size(); ++n) {
       const std::size_t i = order_[n].index;
       PrefetchBehind(n);
-      const ActionT& action = decisions[i].action;  // Keep for all but the first of equal keys
-      if (action.kind() == ActionT::Kind::kKeep) continue;
+      Decision& decision = decisions_[i];
+      if (decision.Keeps()) continue;
       if (leaf_of_[i] != locked) {
         ahead_.clear();
         do ++whole;
@@ -346,13 +314,13 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       }
       for (; !ahead_.empty() && !this->Covers(*leaves_[leaf], keys_[i]); ahead_.pop_back()) leaf = ahead_.back();
       auto place = View(tree_.memory_, *leaves_[leaf]).FindByCall(keys_[i]);
-      if (action.kind() == ActionT::Kind::kSet) {
-        if (decisions[i].spelling.renews && place.found) {
+      if (decision.Sets()) {
+        if (decision.spelling.renews && place.found) {
           Remove(*leaves_[leaf], place.index);
           place = View(tree_.memory_, *leaves_[leaf]).FindByCall(keys_[i]);
         }
-        HAKO_RETURN_IF_ERROR(Set(leaf, KeyOf<ActionT>(decisions, i), action.value(), decisions[i].stored, place));
-        decisions[i].stored = {};
+        HAKO_RETURN_IF_ERROR(Set(leaf, KeyOf(i), decision.action.value(), decision.stored, place));
+        decision.stored = {};
         EvictIfExceeded();
       } else if (place.found) {
         Remove(*leaves_[leaf], place.index);
@@ -452,7 +420,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     bool has_all = true;
     for (std::size_t n = 0; n < order_.size(); ++n) {
       const std::size_t i = order_[n].index;
-      if (i >= extras_.num_shown || (n > 0 && this->IsSame(order_[n - 1], order_[n]))) continue;
+      if (i >= batch_.num_shown || (n > 0 && this->IsSame(order_[n - 1], order_[n]))) continue;
       const auto place = View(tree_.memory_, *leaf_of_[i]).FindByCall(keys_[i]);
       if (!place.found || !place.sizes.is_long) continue;
       LongLook& read = long_values_.try_emplace(i, tree_.space_).first->second;
@@ -466,7 +434,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   // Bytes, beside key and value, of a record in a batch; of a new page; and pages that are built beside those that they replace.
   static constexpr std::uint64_t kOverhead = 16, kOfNewPage = 160, kPagesAside = 4;
 
-  const MultiExtras extras_;
+  const Batch<ActionT>& batch_;
+  absl::InlinedVector<Decision, Leaves::kUsualKeys> decisions_;
   Halves halves_;  // locked: the other parts of a leaf that is split
   // In leaves_, the parts of the current leaf that come behind the one in use; the next one is the last.
   absl::InlinedVector<std::size_t, Leaves::kUsualKeys> ahead_;
@@ -482,11 +451,9 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
 
 template <class Space, Comparator Compare>
 template <class ActionT>
-Status PageTree<Space, Compare>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
-                                              const MultiExtras& extras) {
-  if (keys.empty() && extras.removed_ranges.empty() && !extras.applied_index) return absl::OkStatus();
-  MultiGuard guard(*this, writer, keys, extras);
-  return guard.template Run<ActionT>(visit);
+Status PageTree<Space, Compare>::ProcessMulti(WriterState& writer, const Batch<ActionT>& batch) {
+  if (batch.IsEmpty()) return absl::OkStatus();
+  return MultiGuard<ActionT>(*this, writer, batch).Run();
 }
 
 }  // namespace hako::tree

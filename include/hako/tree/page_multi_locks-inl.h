@@ -34,18 +34,19 @@ class PageTree<Space, Compare>::LockedLeaves {
   // again before all are locked, the more leaves the more often. After a few tries, or if there are
   // many leaves, they are held. An error leaves none locked.
   Status Acquire() {
-    for (;;) {
-      const bool locked = LockAll();
-      bool is_large = false;
-      if constexpr (!Space::kResident) is_large = locked && !held_ && tree_.space_.IsLarge(leaves_.size());
-      if (locked && !is_large) return absl::OkStatus();
-      if constexpr (!Space::kResident) {
+    bool locked = LockAll();
+    if constexpr (!Space::kResident) {
+      for (;; locked = LockAll()) {
+        const bool is_large = locked && !held_ && tree_.space_.IsLarge(leaves_.size());
+        if (locked && !is_large) break;
         if (is_large) UnlockAll(false);
         HAKO_RETURN_IF_ERROR(status_);
         if (!held_ && (is_large || tries_++ >= kTriesMax)) held_.emplace(tree_.space_);
         HAKO_RETURN_IF_ERROR(LoadAll());
       }
     }
+    HAKO_DCHECK(locked);
+    return absl::OkStatus();
   }
   void UnlockAll(bool changed) {
     for (Line* line : leaves_) tree_.Unlock(line, changed);
@@ -54,10 +55,8 @@ class PageTree<Space, Compare>::LockedLeaves {
     writer_.Leave();
   }
   void ReleaseHeld(bool changed) {
-    if constexpr (!Space::kResident) {
-      if (held_) held_->Release(changed);
-      held_.reset();
-    }
+    if (held_) held_->Release(changed);
+    held_.reset();
   }
 
   bool Covers(Line& leaf, std::string_view key) const {
@@ -194,7 +193,7 @@ class PageTree<Space, Compare>::LockedLeaves {
   Line* Lock(std::string_view key) {
     if (leaves_.empty()) {
       Line* const leaf = tree_.LockLeafByCall(writer_, key);
-      if (leaf == nullptr) status_ = ErrorOf(writer_);
+      if (leaf == nullptr) status_ = update::ErrorOf(writer_);
       return leaf;
     }
     for (sync::Backoff backoff;; backoff.Pause()) {
@@ -256,16 +255,7 @@ class PageTree<Space, Compare>::LockedLeaves {
 
   Status status_;
   unsigned tries_ = 0;
-  struct NoPages {
-    explicit NoPages(Space&) {}
-  };
-  static auto HeldPages() {
-    if constexpr (Space::kResident)
-      return std::type_identity<NoPages>();
-    else
-      return std::type_identity<typename Space::HeldPages>();
-  }
-  std::optional<typename decltype(HeldPages())::type> held_;
+  std::optional<typename HeldPagesOf<Space>::type> held_;
 };
 
 }  // namespace hako::tree

@@ -9,7 +9,7 @@ template <class Space, Comparator Compare>
 template <class ActionT, class V>
 HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view key, V&& visit) {
   constexpr bool kInlines = !kIsFunctionRef<std::remove_cvref_t<V>>;  // a caller with a FunctionRef wants less code
-  constexpr bool kLogs = kMayLog<Space, std::remove_cvref_t<V>>;
+  constexpr bool kLogs = update::kMayLog<Space, std::remove_cvref_t<V>>;
   if constexpr (kLogs && std::is_same_v<std::remove_cvref_t<V>, ActionT>) {
     if (visit.kind() == ActionT::Kind::kSet && visit.value().size() > Space::kLoggedAheadMin) [[unlikely]]
       return SetAhead<ActionT>(writer, key, visit);
@@ -41,8 +41,8 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
     if (action.kind() == ActionT::Kind::kSet) {
       guard.Change();
       if (place.found && place.sizes.value == action.value().size()) [[likely]] {
-        if (kLogs && !LogUpdate(space_, writer, format::LogOp::kSet, key, action.value())) [[unlikely]]
-          return ErrorOf(writer);
+        if (kLogs && !update::LogUpdate(space_, writer, format::LogOp::kSet, key, action.value())) [[unlikely]]
+          return update::ErrorOf(writer);
         sync::StoreShared(bytes, action.value().data(), action.value().size());
         return absl::OkStatus();
       }
@@ -61,8 +61,8 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
     }
     if (action.kind() == ActionT::Kind::kRemove && slot.found) {
       guard.Change();
-      if (kLogs && !LogUpdate(space_, writer, format::LogOp::kRemove, key)) [[unlikely]]
-        return ErrorOf(writer);
+      if (kLogs && !update::LogUpdate(space_, writer, format::LogOp::kRemove, key)) [[unlikely]]
+        return update::ErrorOf(writer);
       kInlines && !kReadsValue<ActionT, V> ? RemoveShort(guard, writer, key, slot.index)
                                            : RemoveShortByCall(guard, writer, key, slot.index);
     }
@@ -76,7 +76,7 @@ template <class ActionT>
 Status PageTree<Space, Compare>::SetAhead(WriterState& writer, std::string_view key, const ActionT& set) {
   if (set.value().size() > kValueSizeMax) return TooLargeError("a value", set.value().size(), kValueSizeMax);
   HAKO_RETURN_IF_ERROR(CheckValue(set.value().size()));
-  const LoggedAhead<Space> logged_ahead(space_, writer, key, set.value());
+  const update::LoggedAhead<Space> logged_ahead(space_, writer, key, set.value());
   return Process<ActionT>(writer, key, VisitorRef<ActionT, const ActionT>(set));
 }
 
@@ -150,8 +150,8 @@ HAKO_INLINE void PageTree<Space, Compare>::RemoveShort(LeafGuard& guard, WriterS
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
-  if (!LogUpdate(space_, writer, format::LogOp::kRemove, key)) [[unlikely]]
-    return ErrorOf(writer);
+  if (!update::LogUpdate(space_, writer, format::LogOp::kRemove, key)) [[unlikely]]
+    return update::ErrorOf(writer);
   Deferred deferred(space_);
   RemoveSlot(*guard.line, i, deferred);
   count_.Add(writer, -1);
@@ -171,8 +171,8 @@ HAKO_INLINE Status PageTree<Space, Compare>::Store(SplitResult* leaf, std::strin
   const Content content{value};
   if (!page.HasRoomToStore(slot, key, content)) [[unlikely]]
     return StoreSlowly(leaf, key, value, {}, slot, nullptr, writer);
-  if (writer != nullptr && !LogUpdate(space_, *writer, format::LogOp::kSet, key, value)) [[unlikely]]
-    return ErrorOf(*writer);
+  if (writer != nullptr && !update::LogUpdate(space_, *writer, format::LogOp::kSet, key, value)) [[unlikely]]
+    return update::ErrorOf(*writer);
   page.Store(slot, key, content);
   return absl::OkStatus();
 }
@@ -217,8 +217,8 @@ Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view
     HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, slot.index, slot.found));
     slot = View(memory_, *leaf->wanted).Find(key);
   }
-  if (writer != nullptr && !LogUpdate(space_, *writer, format::LogOp::kSet, key, value)) [[unlikely]]
-    return ErrorOf(*writer);
+  if (writer != nullptr && !update::LogUpdate(space_, *writer, format::LogOp::kSet, key, value)) [[unlikely]]
+    return update::ErrorOf(*writer);
   Editor(space_, *leaf->wanted).Store(slot, key, content);
   if (replaced) space_.FreeLong(*replaced, *deferred);
   return absl::OkStatus();

@@ -81,9 +81,9 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& write
     if (end > begin) {
       guard.Change();
       const bool has_end = !last || range.to;
-      if (!LogUpdate(space_, writer, has_end ? format::LogOp::kRemoveRange : format::LogOp::kRemoveFrom, from,
-                     last ? range.to.value_or(std::string_view()) : std::string_view(next))) [[unlikely]]
-        return ErrorOf(writer);
+      if (!update::LogUpdate(space_, writer, has_end ? format::LogOp::kRemoveRange : format::LogOp::kRemoveFrom, from,
+                             last ? range.to.value_or(std::string_view()) : std::string_view(next))) [[unlikely]]
+        return update::ErrorOf(writer);
     }
     for (unsigned i = end; i > begin; --i, ++removed) {
       RemoveSlot(*guard.line, i - 1, deferred);

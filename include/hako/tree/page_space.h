@@ -107,4 +107,21 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { read.bytes() } -> std::same_as<std::string_view>;
 };
 
+// HeldPagesOf: Space::HeldPages, or nothing where all pages are in memory.
+struct NoHeldPages {
+  template <class Space>
+  explicit NoHeldPages(Space&) {}
+  void MakeRoomFor(std::size_t) {}
+  bool Add(std::uint32_t) { return true; }
+  void Release(bool) {}
+};
+template <class Space>
+struct HeldPagesOf {
+  using type = NoHeldPages;
+};
+template <EvictingPageSpace Space>
+struct HeldPagesOf<Space> {
+  using type = typename Space::HeldPages;
+};
+
 }  // namespace hako::tree

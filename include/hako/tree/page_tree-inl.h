@@ -36,7 +36,7 @@ Status PageTree<Space, Compare>::RemoveAll(Deferred& deferred) {
   count_.SetTotal(0);
   const Status freed = CatchNoMemory([&] { return FreeBelow(before.view(), deferred); });
   space_.Free(before.unit(), before.units());
-  if (!freed.ok()) RefuseUpdates(space_, freed);
+  if (!freed.ok()) update::RefuseUpdates(space_, freed);
   return freed;
 }
 

@@ -21,7 +21,7 @@
 //   6. The space is notified (MarkDirty) before a page is changed, while the page is locked.
 //   7. While writers run, no thread that has a page locked waits for another page to be read from a
 //      file.
-//   8. An update is logged (tree/page_logging.h) with its leaves locked, as its last step that can fail.
+//   8. An update is logged (update/logging.h) with its leaves locked, as its last step that can fail.
 //
 // Thread-safe, except the functions that require that there are no writers.
 #pragma once
@@ -42,11 +42,11 @@
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/assert.h"
+#include "hako/base/batch.h"
 #include "hako/base/comparator.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
 #include "hako/base/key_value.h"
-#include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
@@ -63,9 +63,9 @@
 #include "hako/tree/page_builder.h"
 #include "hako/tree/page_editor.h"
 #include "hako/tree/page_limit.h"
-#include "hako/tree/page_logging.h"
 #include "hako/tree/page_space.h"
 #include "hako/tree/page_view.h"
+#include "hako/update/logging.h"
 
 namespace hako::tree {
 
@@ -127,12 +127,10 @@ class PageTree {
   // arguments it accepts.
   template <class ActionT, class V>
   HAKO_INLINE Status Process(WriterState& writer, std::string_view key, V&& visit);
-  // Processes all keys as one atomic step: visit(index, value) returns an ActionT for each, or
-  // nullopt to change none; see dbm/dbm.h.
+  // Processes all keys as one atomic step: see dbm/dbm.h.
   template <class ActionT>
-  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
-                      const MultiExtras& extras = {});
-  // The applied index (MultiExtras) of the last update that had one. SetAppliedIndex without an update:
+  Status ProcessMulti(WriterState& writer, const Batch<ActionT>& batch);
+  // The applied index of the last update that had one. SetAppliedIndex without an update:
   // while no other thread sets it.
   std::uint64_t applied_index() const { return applied_index_.load(std::memory_order_acquire); }
   void SetAppliedIndex(std::uint64_t index) {
@@ -222,6 +220,7 @@ class PageTree {
   using Lock = sync::VersionLock;
   class LeafGuard;
   class LockedLeaves;
+  template <class ActionT>
   class MultiGuard;
   enum class Outcome { kFound, kAbsent, kRaced };
   static constexpr int kOptimisticTries = 64;  // after these a reader takes the lock
