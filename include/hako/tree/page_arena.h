@@ -44,11 +44,10 @@
 
 namespace hako::tree {
 
-class PageArena {
+class PageArena : public ResidentSpace {
  public:
   struct WriterState : sync::WriterState, EvictingWriter {};
   using Line = format::PageLine;
-  static constexpr bool kResident = true;
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
   static constexpr std::uint32_t kFirstId = storage::Arena::kExtentAlignment / sizeof(Line);
   // Unit numbers have 32 bits.
