@@ -8,10 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "hako/base/comparator.h"
-#include "hako/base/inline.h"
-#include "hako/base/status.h"
-#include "hako/format/page_format.h"
 #include "hako/sync/range_capture.h"
 #include "hako/tree/key_buffer.h"
 #include "hako/tree/tree_pages.h"

@@ -14,17 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "hako/base/comparator.h"
 #include "hako/base/function_ref.h"
-#include "hako/base/no_memory.h"
-#include "hako/base/status.h"
-#include "hako/format/page_format.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/record_count.h"
-#include "hako/sync/version_lock.h"
 #include "hako/tree/key_buffer.h"
 #include "hako/tree/leaf_captures.h"
-#include "hako/tree/page_limit.h"
 #include "hako/tree/page_logging.h"
 #include "hako/tree/tree_pages.h"
 #include "hako/tree/tree_shape.h"

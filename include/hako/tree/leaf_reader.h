@@ -15,12 +15,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/assert.h"
-#include "hako/base/comparator.h"
-#include "hako/base/inline.h"
-#include "hako/base/prefetch.h"
-#include "hako/base/status.h"
-#include "hako/format/page_format.h"
-#include "hako/sync/version_lock.h"
 #include "hako/tree/tree_pages.h"
 
 namespace hako::tree {

@@ -63,7 +63,7 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.memory() } -> std::same_as<char*>;             // where unit 0 would be
   // An id; its line is locked, with a version that no reader of a former page holds.
   { s.NewPage() } -> std::same_as<std::uint32_t>;
-  // Unlocks it. REQUIRES: the caller has locked it (checked in FreePage)
+  // Unlocks it. REQUIRES: the caller has locked it (checked in PageArena::FreePage)
   { s.FreePage(id) } -> std::same_as<void>;
   // The first of `units` consecutive units; their contents are undefined.
   { s.Allocate(units) } -> std::same_as<std::uint32_t>;
@@ -121,7 +121,7 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.ReserveDirty(n) } -> std::same_as<void>;
   // A checkpoint has something to write beside changed pages.
   { s.NoteChange() } -> std::same_as<void>;
-  // Pages that one large update keeps in memory (tree/page_hold-inl.h).
+  // Pages that one large update keeps in memory (tree/held_pages.h).
   requires std::constructible_from<typename S::HeldPages, S&>;
   { s.IsLarge(n) } -> std::same_as<bool>;
   { held.MakeRoomFor(n) } -> std::same_as<void>;

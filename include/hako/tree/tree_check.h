@@ -1,6 +1,8 @@
 // Checks the invariants of a tree, page by page (tree/page_tree.h), and visits its pages.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,10 +12,6 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "hako/base/comparator.h"
-#include "hako/base/status.h"
-#include "hako/format/page_format.h"
-#include "hako/sync/version_lock.h"
 #include "hako/tree/tree_pages.h"
 
 namespace hako::tree {

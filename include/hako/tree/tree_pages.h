@@ -3,7 +3,8 @@
 // All parts of the engine have this view. Most have nothing else: splits and joins (tree/tree_shape.h), reads
 // of leaves (tree/leaf_reader.h), captures (tree/leaf_captures.h), the removal of all records
 // (tree/tree_removal.h), verification (tree/tree_check.h). Eviction (tree/leaf_eviction.h) joins leaves and
-// counts records, too. tree/page_tree.h puts them together, and has the invariants.
+// counts records, too. tree/page_tree.h puts them together, and has the invariants. Each part includes this
+// file for the types that all of them use.
 //
 // Thread-safe, except LockPage.
 #pragma once

@@ -5,12 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "hako/base/comparator.h"
-#include "hako/base/no_memory.h"
-#include "hako/base/status.h"
-#include "hako/format/page_format.h"
 #include "hako/sync/record_count.h"
-#include "hako/sync/version_lock.h"
 #include "hako/tree/leaf_eviction.h"
 #include "hako/tree/page_logging.h"
 #include "hako/tree/tree_pages.h"

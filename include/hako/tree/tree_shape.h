@@ -12,12 +12,7 @@
 #include <string_view>
 
 #include "absl/container/inlined_vector.h"
-#include "hako/base/comparator.h"
-#include "hako/base/status.h"
-#include "hako/format/page_format.h"
-#include "hako/sync/version_lock.h"
 #include "hako/tree/key_buffer.h"
-#include "hako/tree/page_limit.h"
 #include "hako/tree/tree_pages.h"
 
 namespace hako::tree {
