@@ -79,7 +79,6 @@ class ToyPageSpace {
     EXPECT_EQ(used, used_) << "memory is lost or shared";
   }
   void EvictSome() {
-    if (kInMemory) return;
     for (const std::uint32_t id : pages_) {
       if (random_.OneIn(2)) Evict(id);
     }
@@ -213,16 +212,16 @@ class ToyPageSpace {
     Status status_;
   };
 
-  // What only a space asks for that evicts pages.
+  // For pages that are not in memory; a resident toy has none.
   static constexpr bool kReadsAhead = false;
-  bool IsEvicted(std::uint32_t id) requires(!kInMemory) { return evicted_.contains(id); }
-  void NoteChange() requires(!kInMemory) {}
-  void ReserveDirty(std::size_t) requires(!kInMemory) {
+  bool IsEvicted(std::uint32_t id) { return evicted_.contains(id); }
+  void NoteChange() {}
+  void ReserveDirty(std::size_t) {
     if (Refuses()) throw std::bad_alloc();
     if (is_alone) is_promised_ = true;
   }
-  bool MustBeRead(std::uint32_t id) requires(!kInMemory) { return evicted_.contains(id); }
-  Status LoadPage(std::uint32_t id, int level, bool) requires(!kInMemory) {
+  bool MustBeRead(std::uint32_t id) { return evicted_.contains(id); }
+  Status LoadPage(std::uint32_t id, int level, bool) {
     if (!is_alone) ExpectNothingLocked();
     const auto it = evicted_.find(id);
     if (it == evicted_.end()) return absl::OkStatus();
@@ -242,23 +241,23 @@ class ToyPageSpace {
     if (!is_alone && random_.OneIn(3)) EvictSomeBut(id);
     return absl::OkStatus();
   }
-  void LoadPages(std::span<const std::uint32_t>, int, bool) requires(!kInMemory) {}
-  void LoadLeaves(std::span<const std::uint32_t>) requires(!kInMemory) {}
-  bool ReadAhead(std::span<const std::uint32_t>, int) requires(!kInMemory) { return true; }
-  std::size_t ahead_max() requires(!kInMemory) { return 8; }
-  void Demote(std::uint32_t id) requires(!kInMemory) { Evict(id); }
-  bool DiscardEvicted(std::uint32_t id, bool unseen) requires(!kInMemory) {
+  void LoadPages(std::span<const std::uint32_t>, int, bool) {}
+  void LoadLeaves(std::span<const std::uint32_t>) {}
+  bool ReadAhead(std::span<const std::uint32_t>, int) { return true; }
+  std::size_t ahead_max() { return 8; }
+  void Demote(std::uint32_t id) { Evict(id); }
+  bool DiscardEvicted(std::uint32_t id, bool unseen) {
     if (!evicted_.contains(id) || (has_long_values() && !unseen)) return false;
     evicted_.erase(id);
     FreePage(id);
     return true;
   }
-  bool NeedsEviction() requires(!kInMemory) { return true; }
-  void EvictIfNeeded() requires(!kInMemory) {
+  bool NeedsEviction() { return true; }
+  void EvictIfNeeded() {
     ExpectNothingLocked();
     EvictSome();
   }
-  bool IsLarge(std::size_t num_pages) requires(!kInMemory) { return num_pages > 3; }
+  bool IsLarge(std::size_t num_pages) { return num_pages > 3; }
   class HeldPages {
    public:
     explicit HeldPages(ToyPageSpace& space) : space_(space) { space.ExpectNothingLocked(); }
@@ -297,6 +296,7 @@ class ToyPageSpace {
     }
   }
   void Evict(std::uint32_t id) {
+    if (kInMemory) return;
     Line& line = lines_[id];
     if (line.shape.level() != 0 || id == *pages_.begin() || held_.contains(id) || !sync::VersionLock(line.version).TryLock()) return;
     evicted_.emplace(id, std::string(At(line.unit), line.shape.size()));

@@ -216,6 +216,18 @@ TEST(PageArena, GivesPagesSeparateIds) {
   EXPECT_EQ(arena->line_bytes(), line_bytes);
 }
 
+TEST(PageArena, FreesTheIdOfALongValueWithoutItsLine) {
+  ASSERT_OK_AND_ASSIGN(auto arena, PageArena::Create(kMiB));
+  const std::uint32_t id = arena->NewPage();
+  sync::VersionLock line(arena->lines()[id].version);
+  line.Unlock(false);
+  const std::uint32_t version = line.ReadVersion();
+  arena->FreeId(id);
+  EXPECT_TRUE(arena->IsFree(id));
+  EXPECT_EQ(line.ReadVersion(), version);
+  EXPECT_EQ(arena->NewPage(), id);
+}
+
 // Of a damaged file, in which a page names an id that the page map lacks: its line stays locked.
 TEST(PageArena, SkipsFreeIdsOfLockedLinesBehindTheLastPage) {
   ASSERT_OK_AND_ASSIGN(auto arena, PageArena::Create(kMiB));

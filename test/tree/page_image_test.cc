@@ -33,7 +33,8 @@ class PageImageTest : public testing::Test {
   void Empty() {
     if (tree_ == nullptr) return;
     Tree::Deferred deferred(*arena_);
-    EXPECT_THAT(tree_->RemoveAll(deferred), IsOk());  // long values lie outside of the arena
+    // Long values lie outside of the arena.
+    EXPECT_THAT(arena_->gate().RunExclusive([](auto&&) {}, [&] { return tree_->RemoveAll(deferred); }), IsOk());
   }
 
   void Fill(unsigned page_size) {

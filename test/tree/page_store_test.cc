@@ -36,9 +36,9 @@ using Store = PageStore<Device>;
 // A file and its PageStore. The image of page `id` is a checked value of that key.
 template <class S>
 std::uint64_t MoveAll(S& store) {
-  auto moving = store.BeginMoving();
-  EXPECT_THAT(moving.status(), IsOk());
-  return moving->num_nodes + store.MoveForward(&*moving, ~std::uint64_t{0}).value_or(0);
+  auto mover = store.BeginMoving();
+  EXPECT_THAT(mover.status(), IsOk());
+  return mover->num_nodes() + mover->Move(~std::uint64_t{0}).value_or(0);
 }
 
 class PageStoreTest : public testing::Test {
@@ -283,9 +283,9 @@ TEST_F(PageStoreTest, FreesThePlacesOfImagesWhoseMoveFails) {
     for (std::uint32_t id = 1; id <= 300; ++id) ASSERT_THAT(store_->Forget(id), IsOk());
     ASSERT_THAT(Commit(), IsOk());
     ASSERT_THAT(Begin(), IsOk());
-    ASSERT_OK_AND_ASSIGN(auto moving, store_->BeginMoving());
+    ASSERT_OK_AND_ASSIGN(auto mover, store_->BeginMoving());
     plan_->Arm({.kind = FaultKind::kRead, .call = failing});
-    const Status status = store_->MoveForward(&moving, ~std::uint64_t{0}).status();
+    const Status status = mover.Move(~std::uint64_t{0}).status();
     plan_->Disarm();
     ASSERT_THAT(status, StatusIs(absl::StatusCode::kUnknown));
     ASSERT_THAT(Commit(), IsOk());

@@ -211,7 +211,8 @@ class PageTreeModelTest : public testing::Test {
     toy.space.is_alone = true;
     const Status removed = CatchNoMemory([&] {
       typename Toy::Space::Deferred deferred(toy.space);
-      return toy.tree.RemoveAll(deferred);
+      const auto each_writer = [&toy](auto&& visit) { toy.writers.ForEach(visit); };
+      return toy.space.gate().RunExclusive(each_writer, [&] { return toy.tree.RemoveAll(deferred); });
     });
     toy.space.is_alone = false;
     HAKO_RETURN_IF_ERROR(removed);

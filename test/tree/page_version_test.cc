@@ -82,7 +82,7 @@ TEST_F(PageVersionTest, AdvancesWithEveryChangeUnderRandomOperations) {
     }
     if (random.OneIn(50)) {
       CachedTree::Cache::Deferred deferred(tree_.cache());
-      ASSERT_THAT(tree_.tree().RemoveAll(deferred), IsOk());
+      ASSERT_THAT(tree_.cache().gate().RunExclusive([](auto&&) {}, [&] { return tree_.tree().RemoveAll(deferred); }), IsOk());
     }
     LookAtPages();
     if (HasFailure()) return;

@@ -69,7 +69,7 @@ class PageViewTest : public testing::Test {
   void TearDown() override {
     EXPECT_THAT(tree_->Verify(keys_.size()), IsOk());
     PageArena::Deferred deferred(*space_);
-    EXPECT_THAT(tree_->RemoveAll(deferred), IsOk());
+    EXPECT_THAT(space_->gate().RunExclusive([](auto&&) {}, [&] { return tree_->RemoveAll(deferred); }), IsOk());
   }
 
   void Add(const std::string& key) {

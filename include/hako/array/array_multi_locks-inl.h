@@ -205,7 +205,7 @@ class PageArray<Space>::LockedLeaves {
   }
 
   bool is_busy_ = false, has_mutex_ = false;
-  std::optional<typename tree::HeldPagesOf<Space>::type> held_;
+  std::optional<typename Space::HeldPages> held_;
 };
 
 }  // namespace hako::array

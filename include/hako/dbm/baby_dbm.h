@@ -186,7 +186,7 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
   // values either.
   void Seal() override {
     typename Space::Deferred deferred(*space_);
-    if (this->CheckOpen().ok() && space_->long_bytes() != 0) (void)tree().RemoveAll(deferred);
+    if (this->CheckOpen().ok() && space_->long_bytes() != 0) (void)this->RunExclusive([&] { return tree().RemoveAll(deferred); });
     Base::Seal();
   }
 };

@@ -128,17 +128,17 @@ Status PoolHome<FileT, Codec>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
   std::uint64_t moved = 1;  // bytes moved in this round
   for (int round = 0; round < kRoundsMax && moved != 0; ++round) {
-    HAKO_ASSIGN_OR_RETURN(auto moving, store().BeginMoving());
-    moved = moving.num_nodes;
+    HAKO_ASSIGN_OR_RETURN(auto mover, store().BeginMoving());
+    moved = mover.num_nodes();
     do {
-      const StatusOr<std::uint64_t> now = store().MoveForward(&moving, std::clamp(store().file_bytes() / 64, kStepMin, kStepMax));
+      const StatusOr<std::uint64_t> now = mover.Move(std::clamp(store().file_bytes() / 64, kStepMin, kStepMax));
       if (!now.ok()) NoteHealth(absl::OkStatus());  // the store decides whether the error is permanent
       HAKO_RETURN_IF_ERROR(now.status());
       moved += *now;
       if (moved == 0) break;
       HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
       YieldToCheckpoints();
-    } while (moving.next < moving.images.size());
+    } while (!mover.is_done());
   }
   return store().CutFile();
 }

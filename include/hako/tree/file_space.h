@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/tree_file_format.h"
@@ -77,6 +78,18 @@ class FileSpace {
     if (entry.IsNone() || !map_.IsYoung(entry.place())) return false;
     map_.Free(entry.place(), entry.units());
     return true;
+  }
+  // Sets the entry of an id, and retires the space that the id had. If that fails, frees the new space.
+  template <class Pages>
+  Status Exchange(Pages& pages, std::uint32_t id, const Entry& entry) {
+    const StatusOr<Entry> before = CatchNoMemory([&] {
+      MakeRoomToRetire();
+      return pages.Exchange(id, entry);
+    });
+    if (!before.ok()) Free(entry);
+    HAKO_RETURN_IF_ERROR(before.status());
+    Retire(*before);
+    return absl::OkStatus();
   }
 
   // The steps of a commit. PrepareCommit may fail, and changes nothing; NoteWritten: a superblock

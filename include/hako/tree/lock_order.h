@@ -2,7 +2,7 @@
 // thread never waits for the lock. An access to a mapped file can always be a page fault; "I/O"
 // here means calls of the file.
 //
-//   1. BufferPool::hold_mutex_. A ProcessMulti of many pages (HeldPages) holds it to its end, while
+//   1. PageHolds::mutex. A ProcessMulti of many pages (HeldPages) holds it to its end, while
 //      it loads pages and while it waits for a checkpoint. No thread holds it with 2.
 //   2. PoolHome::scrub_mutex_, which a Scrub holds through its reads, or DatabaseHome::setter_mutex_,
 //      then maintenance_mutex_. One checkpoint, one step of Rebuild, Pin, Unpin, CutFile and the choice

@@ -32,6 +32,7 @@
 #include "hako/format/page_format.h"
 #include "hako/storage/arena.h"
 #include "hako/sync/mutex.h"
+#include "hako/sync/thread_slot.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 #include "hako/tree/id_pool.h"
@@ -44,11 +45,10 @@
 
 namespace hako::tree {
 
-class PageArena {
+class PageArena : public ResidentSpace {
  public:
   struct WriterState : sync::WriterState, EvictingWriter {};
   using Line = format::PageLine;
-  static constexpr bool kResident = true;
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
   static constexpr std::uint32_t kFirstId = storage::Arena::kExtentAlignment / sizeof(Line);
   // Unit numbers have 32 bits.
@@ -111,15 +111,20 @@ class PageArena {
     if (limit_ != nullptr) limit_->UseOf(lines_[id]).Clear();
     return id;
   }
+  // Frees the id of a page and unlocks its line, with another version. REQUIRES: the line is locked
   void FreePage(std::uint32_t id) {
     sync::VersionLock line(lines_[id].version);
-    if (!line.IsLocked()) line.Lock();  // of a long value's id, or of a page that was not loaded
+    line.AssertLocked();
     if (limit_ != nullptr) std::atomic_ref(lines_[id].shape).store({}, std::memory_order_relaxed);  // invariant 3 of tree/page_limit.h
     line.Unlock(true);
     sync::MutexLock lock(mutex_);
     last_version_ = std::max(last_version_, line.ReadVersion());
-    HAKO_TRY { ids_.Give(id, id + 1); }
-    HAKO_CATCH_NO_MEMORY()  // the id is lost until the database is opened again
+    GiveId(id);
+  }
+  // Frees the id of a long value, whose line is that of no page, and which nobody has locked.
+  void FreeId(std::uint32_t id) {
+    sync::MutexLock lock(mutex_);
+    GiveId(id);
   }
   // Frees the ids in [first, end) that RestorePages has taken but that no page has. NewPage skips
   // those whose line is locked, as a page of a damaged file names them.
@@ -211,6 +216,13 @@ class PageArena {
     HasByteLimit() ? AddToReservation(units) : GiveBackPages(run, first, units);
   }
 
+  // The memory that a thread has reserved.
+  struct Reserved {
+    unsigned thread = 0;
+    std::uint64_t bytes = 0;
+    bool exceeds = false, has_exceeded = false;
+    Reserved* next = nullptr;
+  };
   // Where there is a limit in bytes: from Take on no other thread takes the bytes reserved, and the calling
   // thread may use the spare part of the budget. Ends in the thread that began it.
   class Reservation {
@@ -219,19 +231,33 @@ class PageArena {
     Reservation(const Reservation&) = delete;
     ~Reservation() { (void)End(); }
     // False if so much is neither free nor left. `exceeds`: the thread is never refused memory.
-    bool Take(std::uint64_t bytes, bool exceeds);
+    bool Take(std::uint64_t bytes, bool exceeds) {
+      if (!arena_.HasByteLimit() || is_taken_) return true;
+      sync::MutexLock lock(arena_.mutex_);
+      if (bytes != 0 && arena_.free_units_ * format::kPageUnit + arena_.Room(false) < bytes + arena_.reserved_) return false;
+      is_taken_ = true;
+      reserved_ = {sync::ThreadIndex(), bytes, exceeds, false, std::exchange(arena_.reservations_, &reserved_)};
+      arena_.reserved_ += bytes;
+      return true;
+    }
     // Whether the thread has taken more than the budget.
-    bool HasExceeded() const { return has_exceeded_; }
+    bool HasExceeded() const { return reserved_.has_exceeded; }
     // False if more is in use than without a reservation may be.
-    bool End();
+    bool End() {
+      if (!is_taken_) return true;
+      sync::MutexLock lock(arena_.mutex_);
+      Reserved** link = &arena_.reservations_;
+      while (*link != &reserved_) link = &(*link)->next;
+      *link = reserved_.next;
+      is_taken_ = false;
+      arena_.reserved_ -= reserved_.bytes;
+      return arena_.MakeRoom(0, false);
+    }
 
    private:
-    friend PageArena;
     PageArena& arena_;
-    bool is_taken_ = false, exceeds_ = false, has_exceeded_ = false;
-    unsigned thread_ = 0;
-    std::uint64_t bytes_ = 0;
-    Reservation* next_ = nullptr;
+    bool is_taken_ = false;
+    Reserved reserved_;
   };
 
   // Where there is a limit in bytes: returns free memory to the system if more is in use than may be, as when
@@ -243,7 +269,19 @@ class PageArena {
   // Where there is a limit in bytes: a part of the memory whose pages should be moved together, so that the
   // free units between them are a run. {0, 0} if few bytes were evicted since another part was; `must`: in any
   // case.
-  UnitRuns::Span NextPart(bool must);
+  UnitRuns::Span NextPart(bool must) {
+    static constexpr std::uint32_t kLeast = (128 << 10) / format::kPageUnit, kMost = (8 << 20) / format::kPageUnit;
+    sync::MutexLock lock(mutex_);
+    const auto end = static_cast<std::uint32_t>(page_arena_->end() / format::kPageUnit);
+    const std::uint32_t size = std::clamp(end / 64, kLeast, kMost);
+    if (!must && evicted_bytes_.load(std::memory_order_relaxed) < size / kMovedFor * format::kPageUnit) return {0, 0};
+    evicted_bytes_.store(0, std::memory_order_relaxed);
+    if (next_part_ >= end) next_part_ = 0;
+    const std::uint32_t first = next_part_;
+    next_part_ += size;
+    return {first, size};
+  }
+
   void NoteEvicted(std::uint64_t bytes) { evicted_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   // Takes the free run before this unit: its first unit, or `unit` if there is none.
   std::uint32_t TakeRunBefore(std::uint32_t unit) {
@@ -273,8 +311,11 @@ class PageArena {
       dropped_.clear();
     }
 
+    // Of StoreLong: the bytes that `to` is to have. Of FreeLong: without memory for that it is dropped now.
+    void Fill(LongPointer to, std::string_view value) { copies_.emplace_back(std::move(to), value); }
+    void Drop(LongPointer value) { (void)TryPushBack(dropped_, std::move(value)); }
+
    private:
-    friend PageArena;
     absl::InlinedVector<LongPointer, 1> dropped_;
     absl::InlinedVector<std::pair<LongPointer, std::string_view>, 1> copies_;
   };
@@ -282,7 +323,7 @@ class PageArena {
   std::uint64_t StoreLong(std::string_view value, Deferred& deferred) {
     LongPointer block = MakeLong(value.size());
     if (block == nullptr) return 0;
-    deferred.copies_.emplace_back(Share(*block), value);
+    deferred.Fill(Share(*block), value);
     long_bytes_.fetch_add(value.size(), std::memory_order_relaxed);
     return reinterpret_cast<std::uintptr_t>(block.release());
   }
@@ -306,8 +347,7 @@ class PageArena {
   void FreeLong(const format::OverflowValue& value, Deferred& deferred) {
     LongPointer block(reinterpret_cast<SharedValue*>(value.place), {this});
     long_bytes_.fetch_sub(value.size, std::memory_order_relaxed);
-    // Without memory for that it is dropped now.
-    (void)TryPushBack(deferred.dropped_, std::move(block));
+    deferred.Drop(std::move(block));
   }
 
   static constexpr std::uint8_t mark() { return 0; }
@@ -352,116 +392,226 @@ class PageArena {
   static constexpr std::uint64_t kHugePage = 2 << 20;
   static constexpr std::uint32_t kNoRetreat = ~std::uint32_t{0};
 
-  // The smallest free run that fits, as far as the bins distinguish sizes.
-  std::uint32_t FindRun(unsigned units, std::uint64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    for (;;) {
-      if (const std::uint32_t run = runs_.Find(units, retreat_); run != 0) return run;
-      if (retreat_ != kNoRetreat) {
-        if (limit != kBytesMax) return 0;
-        retreat_ = kNoRetreat;
-        continue;
-      }
-      const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
-      if (page_arena_->end() + bytes > limit) return 0;
-      // Now, as freeing must not need memory.
-      runs_.Reserve((page_arena_->end() + bytes + 2 * kHugePage) / format::kPageUnit);
-      const auto offset = page_arena_->Allocate(bytes);
-      if (!offset.ok()) return 0;
-      const std::uint64_t size = page_arena_->end() - *offset;
-      free_units_ += size / format::kPageUnit;
-      runs_.Join(static_cast<std::uint32_t>(*offset / format::kPageUnit), static_cast<std::uint32_t>(size / format::kPageUnit));
+  void GiveId(std::uint32_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_){HAKO_TRY{ids_.Give(id, id + 1);
+} HAKO_CATCH_NO_MEMORY()  // the id is lost until the database is opened again
+}  // namespace hako::tree
+
+// The smallest free run that fits, as far as the bins distinguish sizes.
+std::uint32_t FindRun(unsigned units, std::uint64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  for (;;) {
+    if (const std::uint32_t run = runs_.Find(units, retreat_); run != 0) return run;
+    if (retreat_ != kNoRetreat) {
+      if (limit != kBytesMax) return 0;
+      retreat_ = kNoRetreat;
+      continue;
     }
+    const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
+    if (page_arena_->end() + bytes > limit) return 0;
+    // Now, as freeing must not need memory.
+    runs_.Reserve((page_arena_->end() + bytes + 2 * kHugePage) / format::kPageUnit);
+    const auto offset = page_arena_->Allocate(bytes);
+    if (!offset.ok()) return 0;
+    const std::uint64_t size = page_arena_->end() - *offset;
+    free_units_ += size / format::kPageUnit;
+    runs_.Join(static_cast<std::uint32_t>(*offset / format::kPageUnit), static_cast<std::uint32_t>(size / format::kPageUnit));
   }
+}
 
-  // Returns to the system the huge pages that a free run covers now that the units
-  // at `first` have joined it.
-  void GiveBackPages(UnitRuns::Span run, std::uint32_t first, unsigned units) {
-    const auto bytes = [](std::uint64_t unit) { return unit * format::kPageUnit; };
-    const std::uint64_t begin = bytes(first) & ~(kHugePage - 1);
-    const std::uint64_t end = (bytes(first + units) + kHugePage - 1) & ~(kHugePage - 1);
-    for (std::uint64_t page = begin; page < end; page += kHugePage) {
-      if (page >= bytes(run.first + 1) && page + kHugePage < bytes(run.first + run.units))
-        ::madvise(base_ + page, kHugePage, MADV_DONTNEED);
+// Returns to the system the huge pages that a free run covers now that the units
+// at `first` have joined it.
+void GiveBackPages(UnitRuns::Span run, std::uint32_t first, unsigned units) {
+  const auto bytes = [](std::uint64_t unit) { return unit * format::kPageUnit; };
+  const std::uint64_t begin = bytes(first) & ~(kHugePage - 1);
+  const std::uint64_t end = (bytes(first + units) + kHugePage - 1) & ~(kHugePage - 1);
+  for (std::uint64_t page = begin; page < end; page += kHugePage) {
+    if (page >= bytes(run.first + 1) && page + kHugePage < bytes(run.first + run.units)) ::madvise(base_ + page, kHugePage, MADV_DONTNEED);
+  }
+}
+
+Status SetLimit(const Capacity& capacity) {
+  HAKO_ASSIGN_OR_RETURN(uses_, storage::ReservedMemory::Reserve((std::uint64_t{id_mask_} + 1) * sizeof(PageUse)));
+  limit_ = std::make_unique<PageLimit>(capacity, lines_, uses_.base());
+  has_byte_limit_ = capacity.bytes != 0;
+  if (!has_byte_limit_) return absl::OkStatus();
+  page_arena_->KeepSmallPages();
+  line_arena_->KeepSmallPages();
+  uses_.KeepSmallPages();
+  sync::MutexLock lock(mutex_);
+  runs_.ReserveMost(page_arena_->max_bytes() / format::kPageUnit);
+  return absl::OkStatus();
+}
+
+LongPointer MakeLong(std::size_t size) {
+  const std::uint64_t bytes = SharedValue::BytesFor(size);
+  void* block;
+  if (HasByteLimit()) [[unlikely]] {
+    const std::uint32_t unit = Allocate(UnitsOf(bytes));
+    block = unit != 0 ? base_ + std::uint64_t{unit} * format::kPageUnit : nullptr;
+  } else {
+    block = std::malloc(bytes);
+  }
+  return {block != nullptr ? SharedValue::MakeAt(block, size) : nullptr, {this}};
+}
+LongPointer Share(SharedValue& value) {
+  value.AddReference();
+  return {&value, {this}};
+}
+void Drop(SharedValue* value) {
+  if (!value->DropReference()) return;
+  if (!HasByteLimit()) return std::free(value);
+  const auto offset = static_cast<std::uint64_t>(reinterpret_cast<char*>(value) - base_);
+  Free(static_cast<std::uint32_t>(offset / format::kPageUnit), UnitsOf(SharedValue::BytesFor(value->size())));
+}
+static std::uint32_t UnitsOf(std::uint64_t bytes) {
+  return static_cast<std::uint32_t>((bytes + format::kPageUnit - 1) / format::kPageUnit);
+}
+
+// ---- where there is a limit in bytes (tree/page_limit.h) ----
+static constexpr std::uint64_t kSystemPage = 4096, kUnitsOfPage = kSystemPage / format::kPageUnit;
+static constexpr std::uint64_t kPagesAtOnce = 16;  // pages that become a free run together, while there are as many
+static constexpr unsigned kRunsSeen = 32;          // of each bin
+static constexpr std::uint32_t kMovedFor = 8;      // bytes that may be moved for each that is evicted
+bool HasByteLimit() const { return has_byte_limit_; }
+// A run that fits, which is then free; 0 if the thread must evict first.
+[[gnu::noinline]] std::uint32_t FindRunWithin(std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  const std::uint64_t bytes = std::uint64_t{units} * format::kPageUnit;
+  Reserved* const mine = MyReservation();
+  if (mine == nullptr && free_units_ * format::kPageUnit + Room(false) < bytes + reserved_) return 0;
+  std::uint32_t run = runs_.Find(units, kNoRetreat, kRunsSeen);
+  if (run == 0 && TakePages((bytes + kSystemPage - 1) / kSystemPage, mine)) run = runs_.Find(units, kNoRetreat);
+  if (run != 0 && mine != nullptr) {
+    const std::uint64_t used = std::min(mine->bytes, bytes);
+    mine->bytes -= used;
+    reserved_ -= used;
+  }
+  return run;
+}
+
+// Makes a free run of pages that were holes.
+bool TakePages(std::uint64_t pages, Reserved* mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  const bool is_reserved = mine != nullptr;
+  if (!MakeRoom(pages, is_reserved)) {
+    if (!is_reserved || !mine->exceeds) return false;
+    mine->has_exceeded = true;
+  }
+  const std::uint64_t most = std::max(pages, std::min(Room(is_reserved) / kSystemPage, kPagesAtOnce));
+  PageHoles::Range taken = holes_.Take(pages, most);
+  if (taken.pages == 0) {
+    if (!AddAddresses(most)) (void)MakeHoles(~std::uint64_t{0});
+    taken = holes_.Take(pages, most);
+    if (taken.pages == 0) return false;
+  }
+  const auto first = static_cast<std::uint32_t>(taken.first * kUnitsOfPage), units = static_cast<std::uint32_t>(taken.pages * kUnitsOfPage);
+  free_units_ += units;
+  runs_.Join(first, units);
+  return true;
+}
+
+// Makes the arena longer, by a hole of at least this many pages.
+bool AddAddresses(std::uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  const std::uint64_t bytes = pages * kSystemPage;
+  runs_.Reserve((page_arena_->end() + bytes + storage::Arena::kExtentAlignment) / format::kPageUnit);
+  const auto offset = page_arena_->Allocate(bytes);
+  if (!offset.ok()) return false;
+  if (holes_.Add({*offset / kSystemPage, (page_arena_->end() - *offset) / kSystemPage})) return true;
+  page_arena_->Shrink(*offset);
+  return false;
+}
+
+// Makes holes of up to this many pages of free runs, and returns their number.
+std::uint64_t MakeHoles(std::uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  std::uint64_t made = 0;
+  while (made < pages) {
+    UnitRuns::Span run = runs_.Largest();
+    if (run.units < 2 * kUnitsOfPage - 1) {  // it need not have a whole page
+      if (!may_have_pages_) break;
+      run = runs_.FindAligned(kUnitsOfPage);
+      may_have_pages_ = run.units != 0;
+      if (!may_have_pages_) break;
     }
+    const std::uint64_t first = (run.first + kUnitsOfPage - 1) / kUnitsOfPage, end = (std::uint64_t{run.first} + run.units) / kUnitsOfPage;
+    const std::uint64_t count = std::min(pages - made, end - first);
+    if (!holes_.Add({first, count})) break;
+    runs_.Unlink(run.first);
+    const auto begin = static_cast<std::uint32_t>(first * kUnitsOfPage), rest = static_cast<std::uint32_t>((first + count) * kUnitsOfPage);
+    if (begin > run.first) runs_.Link(run.first, begin - run.first);
+    if (rest < run.first + run.units) runs_.Link(rest, run.first + run.units - rest);
+    page_arena_->Discard(first * kSystemPage, count * kSystemPage);
+    free_units_ -= count * kUnitsOfPage;
+    made += count;
   }
+  return made;
+}
 
-  Status SetLimit(const Capacity& capacity);
+// Whether there is memory for the line of a new id, and for its use bits.
+bool MayAddLine() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  if ((ids_.end() - kFirstId) * sizeof(Line) % kSystemPage != 0) return true;
+  const Reserved* const mine = MyReservation();
+  return MakeRoom(2, mine != nullptr) || (mine != nullptr && mine->exceeds);
+}
 
-  LongPointer MakeLong(std::size_t size) {
-    const std::uint64_t bytes = SharedValue::BytesFor(size);
-    void* block;
-    if (HasByteLimit()) [[unlikely]] {
-      const std::uint32_t unit = Allocate(UnitsOf(bytes));
-      block = unit != 0 ? base_ + std::uint64_t{unit} * format::kPageUnit : nullptr;
-    } else {
-      block = std::malloc(bytes);
-    }
-    return {block != nullptr ? SharedValue::MakeAt(block, size) : nullptr, {this}};
-  }
-  LongPointer Share(SharedValue& value) {
-    value.AddReference();
-    return {&value, {this}};
-  }
-  void Drop(SharedValue* value) {
-    if (!value->DropReference()) return;
-    if (!HasByteLimit()) return std::free(value);
-    const auto offset = static_cast<std::uint64_t>(reinterpret_cast<char*>(value) - base_);
-    Free(static_cast<std::uint32_t>(offset / format::kPageUnit), UnitsOf(SharedValue::BytesFor(value->size())));
-  }
-  static std::uint32_t UnitsOf(std::uint64_t bytes) {
-    return static_cast<std::uint32_t>((bytes + format::kPageUnit - 1) / format::kPageUnit);
-  }
+// Bytes that may be counted in addition.
+std::uint64_t Room(bool is_reserved) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  const std::uint64_t budget = limit_->Budget() - (is_reserved ? 0 : limit_->Spare());
+  return budget - std::min(budget, Counted());
+}
+// Makes holes until this many pages may be counted in addition. False if there are not enough.
+bool MakeRoom(std::uint64_t pages, bool is_reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  const std::uint64_t budget = limit_->Budget() - (is_reserved ? 0 : limit_->Spare());
+  const std::uint64_t wanted = Counted() + pages * kSystemPage;
+  if (wanted <= budget) return true;
+  const std::uint64_t missing = (wanted - budget + kSystemPage - 1) / kSystemPage;
+  return MakeHoles(missing) >= missing;
+}
 
-  // ---- where there is a limit in bytes (tree/page_arena-inl.h) ----
-  static constexpr std::uint64_t kSystemPage = 4096, kUnitsOfPage = kSystemPage / format::kPageUnit;
-  static constexpr std::uint64_t kPagesAtOnce = 16;  // pages that become a free run together, while there are as many
-  static constexpr unsigned kRunsSeen = 32;          // of each bin
-  static constexpr std::uint32_t kMovedFor = 8;      // bytes that may be moved for each that is evicted
-  bool HasByteLimit() const { return has_byte_limit_; }
-  std::uint32_t FindRunWithin(std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool TakePages(std::uint64_t pages, Reservation* mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool AddAddresses(std::uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::uint64_t MakeHoles(std::uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MayAddLine() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::uint64_t Room(bool is_reserved) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MakeRoom(std::uint64_t pages, bool is_reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Lines and their use bits.
-  std::uint64_t CountedLines() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return 2 * (((ids_.end() - kFirstId) * sizeof(Line) + kSystemPage - 1) / kSystemPage * kSystemPage);
-  }
-  std::uint64_t Counted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return page_bytes() - holes_.pages() * kSystemPage + CountedLines();
-  }
-  Reservation* MyReservation() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddToReservation(std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+// Lines and their use bits.
+std::uint64_t CountedLines() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  return 2 * (((ids_.end() - kFirstId) * sizeof(Line) + kSystemPage - 1) / kSystemPage * kSystemPage);
+}
+std::uint64_t Counted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return page_bytes() - holes_.pages() * kSystemPage + CountedLines(); }
+Reserved* MyReservation() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  if (reservations_ == nullptr) [[likely]]
+    return nullptr;
+  const unsigned thread = sync::ThreadIndex();
+  Reserved* mine = reservations_;
+  while (mine != nullptr && mine->thread != thread) mine = mine->next;
+  return mine;
+}
 
-  const std::uint32_t id_mask_;
-  std::unique_ptr<storage::Arena> page_arena_, line_arena_;
-  storage::ReservedMemory uses_;  // PageUse of each page, where there is a limit
-  std::unique_ptr<PageLimit> limit_;
-  bool has_byte_limit_ = false;  // never changes
-  char* base_;
-  Line* lines_;
-  sync::WriteGate gate_;
-  std::atomic<std::uint64_t> long_bytes_{0};
-  std::atomic<std::uint64_t> evicted_bytes_{0};  // since NextPart
+// The thread needs this memory for the pages that replace those it frees.
+void AddToReservation(std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  Reserved* const mine = MyReservation();
+  if (mine == nullptr) return;
+  mine->bytes += std::uint64_t{units} * format::kPageUnit;
+  reserved_ += std::uint64_t{units} * format::kPageUnit;
+}
 
-  mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks);
-  UnitRuns runs_ ABSL_GUARDED_BY(mutex_){base_};
-  std::uint64_t free_units_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::uint32_t retreat_ ABSL_GUARDED_BY(mutex_) = kNoRetreat;  // units from here on are not allocated
-  PageHoles holes_ ABSL_GUARDED_BY(mutex_);
-  std::uint32_t next_part_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool may_have_pages_ ABSL_GUARDED_BY(mutex_) = true;  // free runs of fewer than 64 units
-  Reservation* reservations_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  std::uint64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, of all reservations
-  IdPool ids_ ABSL_GUARDED_BY(mutex_){kFirstId};
-  std::uint32_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;   // no line of a freed id has a later one
-  std::uint32_t least_version_ ABSL_GUARDED_BY(mutex_) = 0;  // that the line of a new page has
-};
+const std::uint32_t id_mask_;
+std::unique_ptr<storage::Arena> page_arena_, line_arena_;
+storage::ReservedMemory uses_;  // PageUse of each page, where there is a limit
+std::unique_ptr<PageLimit> limit_;
+bool has_byte_limit_ = false;  // never changes
+char* base_;
+Line* lines_;
+sync::WriteGate gate_;
+std::atomic<std::uint64_t> long_bytes_{0};
+std::atomic<std::uint64_t> evicted_bytes_{0};  // since NextPart
+
+mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks);
+UnitRuns runs_ ABSL_GUARDED_BY(mutex_){base_};
+std::uint64_t free_units_ ABSL_GUARDED_BY(mutex_) = 0;
+std::uint32_t retreat_ ABSL_GUARDED_BY(mutex_) = kNoRetreat;  // units from here on are not allocated
+PageHoles holes_ ABSL_GUARDED_BY(mutex_);
+std::uint32_t next_part_ ABSL_GUARDED_BY(mutex_) = 0;
+bool may_have_pages_ ABSL_GUARDED_BY(mutex_) = true;  // free runs of fewer than 64 units
+Reserved* reservations_ ABSL_GUARDED_BY(mutex_) = nullptr;
+std::uint64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, of all reservations
+IdPool ids_ ABSL_GUARDED_BY(mutex_){kFirstId};
+std::uint32_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;   // no line of a freed id has a later one
+std::uint32_t least_version_ ABSL_GUARDED_BY(mutex_) = 0;  // that the line of a new page has
+}
+;
 
 static_assert(PageSpace<PageArena>);
 
 }  // namespace hako::tree
-
-#include "hako/tree/page_arena-inl.h"

@@ -66,9 +66,7 @@ class PageEditor {
     shape.count = static_cast<std::uint8_t>(count + 1);
     StoreShape(shape);
     StoreHints(i);
-    if constexpr (LimitedPageSpace<Space>) {
-      if (space_.limit() != nullptr) space_.limit()->UseOf(line_).Open(i);
-    }
+    if (PageLimit* const limit = LimitOf(space_)) limit->UseOf(line_).Open(i);
   }
 
   HAKO_INLINE void Erase(unsigned i) {
@@ -80,9 +78,7 @@ class PageEditor {
     shape.count = static_cast<std::uint8_t>(count - 1);
     StoreShape(shape);
     StoreHints(i);
-    if constexpr (LimitedPageSpace<Space>) {
-      if (space_.limit() != nullptr) space_.limit()->UseOf(line_).Close(i);
-    }
+    if (PageLimit* const limit = LimitOf(space_)) limit->UseOf(line_).Close(i);
   }
 
   // Whether Replace can give slot i this value.

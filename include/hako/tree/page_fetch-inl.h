@@ -1,5 +1,9 @@
-// Definitions of tree/page_tree.h: Fetch.
+// Definitions of tree/page_tree.h: look-ups of one key, and of several whose memory accesses overlap.
 #pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "hako/tree/page_tree.h"
 
@@ -168,6 +172,56 @@ auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view ke
   sync::LoadShared(reinterpret_cast<char*>(&value), bytes, sizeof(value));
   if (!Lock(leaf.line->version).IsCurrent(leaf.version)) return std::nullopt;
   return value;
+}
+
+template <class Space, Comparator Compare>
+template <class S, class F>
+Status PageTree<Space, Compare>::FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+  Reached leaves[kPrefetchGroup];
+  for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
+    n = std::min(keys.size() - from, kPrefetchGroup);
+    EvictedLeaves evicted;
+    DescendTogether(keys.subspan(from, n), leaves, Space::kResident ? nullptr : &evicted);
+    if (evicted.count > 1) {
+      space_.LoadPages(std::span(evicted.ids).first(evicted.count), 0, false);
+      DescendTogether(keys.subspan(from, n), leaves);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t k = from + i;
+      auto put = [&sink, k ](std::size_t size) __attribute__((always_inline)) { return sink(k, size); };
+      Outcome outcome = leaves[i].line != nullptr ? FetchFrom<true>(leaves[i], keys[k], put) : Outcome::kRaced;
+      if (outcome == Outcome::kRaced) [[unlikely]] {
+        const Status status = FetchSlowly(writers, keys[k], put);
+        if (!status.ok() && !absl::IsNotFound(status)) return status;
+        outcome = status.ok() ? Outcome::kFound : Outcome::kAbsent;
+      }
+      arrived(k, outcome == Outcome::kFound);
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::Prefetch(std::span<const std::string_view> keys) const {
+  Reached leaves[kPrefetchGroup];
+  for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup)))
+    DescendTogether(keys.first(std::min(keys.size(), kPrefetchGroup)), leaves);
+}
+
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::LoadLeaves(std::span<const std::string_view> keys) {
+  if constexpr (!Space::kResident) {
+    std::vector<std::uint32_t> ids;
+    Reached leaves[kPrefetchGroup];
+    for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup))) {
+      EvictedLeaves evicted;
+      DescendTogether(keys.first(std::min(keys.size(), kPrefetchGroup)), leaves, &evicted);
+      ids.insert(ids.end(), evicted.ids.begin(), evicted.ids.begin() + static_cast<std::ptrdiff_t>(evicted.count));
+    }
+    std::ranges::sort(ids);
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    if (ids.size() > 1) space_.LoadLeaves(ids);
+  }
 }
 
 }  // namespace hako::tree

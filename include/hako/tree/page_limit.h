@@ -44,6 +44,7 @@
 #include <vector>
 
 #include "hako/base/assert.h"
+#include "hako/base/inline.h"
 #include "hako/format/page_format.h"
 #include "hako/sync/cache_limit.h"
 #include "hako/tree/page_uses.h"
@@ -87,6 +88,18 @@ class PageLimit : public sync::CacheLimit {
   // One thread at a time joins leaves at the limit.
   std::atomic_flag& joins() { return joins_; }
 
+  // A Get has found its record in this slot of the leaf, or not found it.
+  template <class Slot>
+  HAKO_INLINE void NoteFetched(const Line& leaf, const Slot& slot) {
+    counts().Add(slot.found);
+    NoteUse(leaf, slot);
+  }
+  // An operation with a lock has found the record in this slot, or not found it.
+  template <class Slot>
+  HAKO_INLINE void NoteUse(const Line& leaf, const Slot& slot) {
+    if (slot.found) UseOf(leaf).used.Set(slot.index);
+  }
+
   HAKO_INLINE PageUse& UseOf(const Line& line) const {
     static_assert(sizeof(PageUse) == sizeof(Line));
     return *reinterpret_cast<PageUse*>(origin_ + reinterpret_cast<std::uintptr_t>(&line));
@@ -120,5 +133,14 @@ concept LimitedPageSpace = requires(S& s) {
   requires std::constructible_from<typename S::Reservation, S&>;
   { S::kFirstId } -> std::convertible_to<std::uint32_t>;
 };
+
+// The limit of a space; nullptr if it has none.
+template <class Space>
+HAKO_INLINE PageLimit* LimitOf(Space& space) {
+  if constexpr (LimitedPageSpace<Space>)
+    return space.limit();
+  else
+    return nullptr;
+}
 
 }  // namespace hako::tree

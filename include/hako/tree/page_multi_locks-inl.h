@@ -255,7 +255,7 @@ class PageTree<Space, Compare>::LockedLeaves {
 
   Status status_;
   unsigned tries_ = 0;
-  std::optional<typename HeldPagesOf<Space>::type> held_;
+  std::optional<typename Space::HeldPages> held_;
 };
 
 }  // namespace hako::tree

@@ -1,9 +1,96 @@
-// Definitions of tree/page_tree.h: Process, and the changes of one record.
+// Definitions of tree/page_tree.h: a writer's access to one leaf, Process, and the changes of its records.
 #pragma once
+
+#include <string>
+#include <utility>
 
 #include "hako/tree/page_tree.h"
 
 namespace hako::tree {
+
+// A writer's access to a leaf: until the end of the scope, its state is marked busy and the leaf
+// is locked.
+template <class Space, Comparator Compare>
+class PageTree<Space, Compare>::LeafGuard {
+ public:
+  HAKO_INLINE LeafGuard(PageTree& tree, WriterState& writer, std::string_view key)
+      : line(tree.LockLeaf(writer, key)), tree_(tree), writer_(writer) {}
+  // `locked` is the result of LockLeaf.
+  LeafGuard(PageTree& tree, WriterState& writer, Line* locked) : line(locked), tree_(tree), writer_(writer) {}
+  LeafGuard(const LeafGuard&) = delete;
+  HAKO_INLINE ~LeafGuard() {
+    if (line != nullptr) Lock(line->version).Unlock(changed);
+    tree_.EndWrite(writer_, changed);
+  }
+  // Ends the access before the end of the scope.
+  void End() {
+    if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
+    tree_.EndWrite(writer_, std::exchange(changed, false));
+  }
+  // As End, without the pause that a writer may have to make: that comes at the end of the scope.
+  void Unlock() {
+    if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
+    writer_.Leave();
+  }
+  // Starts again after End.
+  void Begin(std::string_view key) { line = tree_.LockLeafByCall(writer_, key); }
+  // Why `line` is nullptr.
+  Status error() const { return update::ErrorOf(writer_); }
+  HAKO_INLINE void Change() {
+    tree_.space_.MarkDirty(*line);
+    changed = true;
+  }
+  Line* line;            // nullptr if it could not be loaded into a space that is not resident
+  bool changed = false;  // whether the leaf was changed, so the thread may have to pause
+
+ private:
+  PageTree& tree_;
+  WriterState& writer_;
+};
+
+// Joins the leaf of the guard with a neighbour if it has become sparse; the guard ends then.
+template <class Space, Comparator Compare>
+HAKO_INLINE void PageTree<Space, Compare>::MergeIfSparse(LeafGuard& guard, WriterState& writer, std::string_view key) {
+  if (IsSparse(*guard.line)) [[unlikely]]
+    Merge(writer, std::exchange(guard.line, nullptr), key);
+}
+
+template <class Space, Comparator Compare>
+HAKO_INLINE auto PageTree<Space, Compare>::LockLeaf(WriterState& writer, std::string_view key) -> Line* {
+  writer.Enter();
+  if (Reached leaf; Descend(key, &leaf) && Lock(leaf.line->version).LockIf(leaf.version)) [[likely]] {
+    if (!space_.gate().IsBusy()) [[likely]]
+      return leaf.line;
+    Unlock(leaf.line, false);
+  }
+  return LockLeafSlowly(writer, key);
+}
+
+template <class Space, Comparator Compare>
+auto PageTree<Space, Compare>::LockLeafSlowly(WriterState& writer, std::string_view key) -> Line* {
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    if (space_.gate().IsClosed()) {
+      writer.Leave();
+      space_.gate().WaitUntilOpen();
+      writer.Enter();
+    }
+    Reached leaf;
+    if (!DescendTo(0, key, &leaf)) {
+      if constexpr (!Space::kResident) {
+        if (leaf.line == nullptr || !space_.IsEvicted(IdOf(*leaf.line))) continue;
+        writer.Leave();  // so that a thread that closes the gate need not wait for the file
+        writer.error = LoadIfEvicted(leaf);
+        writer.Enter();
+        if (!writer.error.ok()) return nullptr;
+      }
+      continue;
+    }
+    if (Lock(leaf.line->version).LockIf(leaf.version)) {
+      if (!space_.gate().IsClosed()) return CaptureIfAsked(*leaf.line), leaf.line;
+      Unlock(leaf.line, false);
+    }
+  }
+}
 
 template <class Space, Comparator Compare>
 template <class ActionT, class V>
@@ -75,7 +162,7 @@ template <class Space, Comparator Compare>
 template <class ActionT>
 Status PageTree<Space, Compare>::SetAhead(WriterState& writer, std::string_view key, const ActionT& set) {
   if (set.value().size() > kValueSizeMax) return TooLargeError("a value", set.value().size(), kValueSizeMax);
-  HAKO_RETURN_IF_ERROR(CheckValue(set.value().size()));
+  HAKO_RETURN_IF_ERROR(eviction_.CheckValue(set.value().size()));
   const update::LoggedAhead<Space> logged_ahead(space_, writer, key, set.value());
   return Process<ActionT>(writer, key, VisitorRef<ActionT, const ActionT>(set));
 }
@@ -129,7 +216,7 @@ Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writ
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                          typename View::Slot slot) {
-  HAKO_RETURN_IF_ERROR(CheckValue(value.size()));
+  HAKO_RETURN_IF_ERROR(eviction_.CheckValue(value.size()));
   if (is_limited_ && !slot.found) EvictForInsertion(writer, 1);
   Deferred deferred(space_);
   const Status status = CatchNoMemory([&]() -> Status {
@@ -192,15 +279,15 @@ Status PageTree<Space, Compare>::StoreAny(SplitResult* leaf, std::string_view ke
   if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
   format::OverflowValue stored{};
   if (value.size() > value_max_) {
-    HAKO_RETURN_IF_ERROR(StoreEvicting(writer, leaf->wanted, key, slot, [&](typename View::Slot at) -> Status {
+    HAKO_RETURN_IF_ERROR(eviction_.Store(writer, leaf->wanted, key, slot, [&](typename View::Slot at) -> Status {
       slot = at;
       HAKO_ASSIGN_OR_RETURN(stored, StoreLong(value, deferred));
       return absl::OkStatus();
     }));
   }
   const Status status = CatchNoMemory([&] {
-    return StoreEvicting(writer, leaf->wanted, key, slot,
-                         [&](typename View::Slot at) { return StoreSlowly(leaf, key, value, stored, at, &deferred, &writer); });
+    return eviction_.Store(writer, leaf->wanted, key, slot,
+                           [&](typename View::Slot at) { return StoreSlowly(leaf, key, value, stored, at, &deferred, &writer); });
   });
   if (!status.ok() && stored.place != 0) space_.FreeLong(stored, deferred);
   return status;
@@ -214,7 +301,7 @@ Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view
   if (stored.place != 0) content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
   const auto replaced = slot.found ? LongValueOf(View(memory_, *leaf->wanted), slot.index) : std::nullopt;
   while (!Editor(space_, *leaf->wanted).HasRoomToStore(slot, key, content)) {
-    HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, slot.index, slot.found));
+    HAKO_RETURN_IF_ERROR(shape_.MakeRoom(leaf, key, content, slot.index, slot.found));
     slot = View(memory_, *leaf->wanted).Find(key);
   }
   if (writer != nullptr && !update::LogUpdate(space_, *writer, format::LogOp::kSet, key, value)) [[unlikely]]
@@ -224,19 +311,66 @@ Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view
   return absl::OkStatus();
 }
 
+// Stores a value that is not long, where the space has a limit.
 template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::RemoveSlot(Line& line, unsigned i, Deferred& deferred) {
-  Editor page(space_, line);
-  if (const auto value = LongValueOf(page.view(), i)) space_.FreeLong(*value, deferred);
-  page.Erase(i);
+Status PageTree<Space, Compare>::SetEvicting(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
+                                             typename View::Slot slot) {
+  if (!slot.found) EvictForInsertion(writer, 1);
+  SplitResult leaf{guard.line, nullptr};
+  const Status status =
+      eviction_.Store(writer, guard.line, key, slot, [&](typename View::Slot at) { return StoreByCall(&leaf, key, value, at, &writer); });
+  if (status.ok() && !slot.found) count_.Add(writer, 1);
+  return status;
 }
 
-// Whether a locked leaf is so empty that it should return memory, or be joined with its neighbour.
 template <class Space, Comparator Compare>
-bool PageTree<Space, Compare>::IsSparse(const Line& line) const {
-  const Editor page(space_, const_cast<Line&>(line));
-  const unsigned live = page.LiveBytes();
-  return page.shape().size() > 2 * live + 4 * format::kPageUnit || page.shape().count == 0;
+StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& writer, const Range& range) {
+  HAKO_DCHECK(!range.to || Compare::Compare(range.from, *range.to) < 0);
+  Copy copy;
+  std::string from(range.from);
+  for (std::uint64_t removed = 0;;) {
+    if (!Space::kResident) HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));  // loads it, and reads ahead
+    Deferred deferred(space_);
+    LeafGuard guard(*this, writer, LockLeafByCall(writer, from));
+    if (guard.line == nullptr) return guard.error();
+    const View page(memory_, *guard.line);
+    const bool last = IsLastOf(range, page);
+    const unsigned begin = page.FindByCall(from).index;
+    const unsigned end = last && range.to ? page.FindByCall(*range.to).index : page.count();
+    std::string next(last ? std::string_view() : page.high(page.tail()));
+    if (end > begin) {
+      guard.Change();
+      const bool has_end = !last || range.to;
+      if (!update::LogUpdate(space_, writer, has_end ? format::LogOp::kRemoveRange : format::LogOp::kRemoveFrom, from,
+                     last ? range.to.value_or(std::string_view()) : std::string_view(next))) [[unlikely]]
+        return update::ErrorOf(writer);
+    }
+    for (unsigned i = end; i > begin; --i, ++removed) {
+      RemoveSlot(*guard.line, i - 1, deferred);
+      count_.Add(writer, -1);
+    }
+    if (guard.changed) MergeIfSparse(guard, writer, from);
+    if (last) return removed;
+    from = std::move(next);
+  }
+}
+
+// Joins the leaves that this thread's evictions have left sparse with their neighbours.
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::JoinSparse(WriterState& writer) {
+  if constexpr (LimitedPageSpace<Space>) {
+    for (; !writer.sparse.empty(); writer.sparse.pop_back()) {
+      const std::string& key = writer.sparse.back();
+      HAKO_TRY {
+        LeafGuard guard(*this, writer, LockLeafByCall(writer, key));
+        if (guard.line != nullptr && IsSparse(*guard.line)) {
+          guard.changed = true;
+          Merge(writer, std::exchange(guard.line, nullptr), key);
+        }
+      }
+      HAKO_CATCH_NO_MEMORY()  // the leaf stays sparse
+    }
+  }
 }
 
 }  // namespace hako::tree

@@ -7,9 +7,9 @@
 // other bytes but never faults. Functions that return an id or a unit return 0 when out of memory.
 // Thread-safe.
 //
-// A space that is not resident keeps pages in a file, and models EvictingPageSpace too. The line of
-// an evicted page is locked. A page that a caller has locked is never evicted, nor is an inner
-// page.
+// A space that is not resident keeps pages in a file. The line of an evicted page is locked. A page that
+// a caller has locked is never evicted, nor is an inner page. A resident space inherits what it has no use
+// for (ResidentSpace).
 #pragma once
 
 #include <concepts>
@@ -25,59 +25,45 @@
 
 namespace hako::tree {
 
-// The tree also requires this of a space that is not resident; see tree/buffer_pool.h.
-template <class S>
-concept EvictingPageSpace = requires(S& s, typename S::WriterState& writer, std::uint32_t id, int level, bool once, bool unseen,
-                                     bool changed, std::span<const std::uint32_t> ids, std::size_t n, typename S::HeldPages& held) {
-  // The error of a call that has no other way to return one.
-  { writer.error } -> std::same_as<Status&>;
-  // Whether the page's line is locked because the page is evicted.
-  { s.IsEvicted(id) } -> std::same_as<bool>;
-  // Loads an evicted page, which may be evicted again at any time. The page must have this level,
-  // unless `level` is negative; `once`: it is not likely to be needed again soon. The caller holds
-  // no lock, except where no writer is active.
-  { s.LoadPage(id, level, once) } -> std::same_as<Status>;
-  // Loads those of several pages that are evicted; a hint.
-  { s.LoadPages(ids, level, once) } -> std::same_as<void>;
-  // Forgets a page if it is evicted; unless `unseen`, only if it cannot name long values, which
-  // would have to be freed first.
-  { s.DiscardEvicted(id, unseen) } -> std::same_as<bool>;
-  // Reading leaves ahead of a scan, and evicting them behind it.
-  { S::kReadsAhead } -> std::convertible_to<bool>;
-  { s.ReadAhead(ids, level) } -> std::same_as<bool>;
-  { s.LoadLeaves(ids) } -> std::same_as<void>;  // leaves that will be changed soon
-  { s.ahead_max() } -> std::convertible_to<std::size_t>;
-  { s.MustBeRead(id) } -> std::same_as<bool>;
-  { s.Demote(id) } -> std::same_as<void>;
-  // Maintenance by a thread that has changed pages, after it has released its locks.
-  { s.NeedsEviction() } -> std::same_as<bool>;
-  { s.EvictIfNeeded() } -> std::same_as<void>;
-  // Takes the memory to mark this many pages dirty.
-  { s.ReserveDirty(n) } -> std::same_as<void>;
-  // A checkpoint has something to write beside changed pages.
-  { s.NoteChange() } -> std::same_as<void>;
-  // Pages that one large update keeps in memory (tree/page_hold-inl.h).
-  requires std::constructible_from<typename S::HeldPages, S&>;
-  { s.IsLarge(n) } -> std::same_as<bool>;
-  { held.MakeRoomFor(n) } -> std::same_as<void>;
-  { held.Add(id) } -> std::same_as<bool>;
-  { held.Release(changed) } -> std::same_as<void>;
+// What a space says whose pages are all in memory: none is evicted, so there is nothing to load.
+struct ResidentSpace {
+  static constexpr bool kResident = true, kReadsAhead = false;
+  static constexpr bool IsEvicted(std::uint32_t /*id*/) { return false; }
+  static constexpr bool MustBeRead(std::uint32_t /*id*/) { return false; }
+  static Status LoadPage(std::uint32_t /*id*/, int /*level*/, bool /*once*/) { return absl::OkStatus(); }
+  static void LoadPages(std::span<const std::uint32_t> /*ids*/, int /*level*/, bool /*once*/) {}
+  static constexpr bool DiscardEvicted(std::uint32_t /*id*/, bool /*unseen*/) { return false; }
+  static bool ReadAhead(std::span<const std::uint32_t> /*ids*/, int /*level*/) { return true; }
+  static void LoadLeaves(std::span<const std::uint32_t> /*ids*/) {}
+  static constexpr std::size_t ahead_max() { return 0; }
+  static void Demote(std::uint32_t /*id*/) {}
+  static constexpr bool NeedsEviction() { return false; }
+  static void EvictIfNeeded() {}
+  static void ReserveDirty(std::size_t /*num_pages*/) {}
+  static void NoteChange() {}
+  struct HeldPages {
+    explicit HeldPages(ResidentSpace&) {}
+    static void MakeRoomFor(std::size_t /*num_pages*/) {}
+    static constexpr bool Add(std::uint32_t /*id*/) { return true; }
+    static void Release(bool /*changed*/) {}
+  };
+  static constexpr bool IsLarge(std::size_t /*num_pages*/) { return false; }
 };
 
 template <class S>
 concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64_t bytes, std::string_view value,
                              format::OverflowValue place, typename S::Deferred& deferred, typename S::LongRead& read,
-                             format::PageLine& line) {
+                             format::PageLine& line, int level, bool once, bool unseen, bool changed, std::span<const std::uint32_t> ids,
+                             std::size_t n, typename S::HeldPages& held) {
   requires std::derived_from<typename S::WriterState, sync::WriterState>;
   { S::kResident } -> std::convertible_to<bool>;  // every page is in memory
-  requires S::kResident || EvictingPageSpace<S>;
   { s.gate() } -> std::same_as<sync::WriteGate&>;
   { s.id_mask() } -> std::same_as<std::uint32_t>;    // the largest id, one less than a power of two
   { s.lines() } -> std::same_as<format::PageLine*>;  // by id
   { s.memory() } -> std::same_as<char*>;             // where unit 0 would be
   // An id; its line is locked, with a version that no reader of a former page holds.
   { s.NewPage() } -> std::same_as<std::uint32_t>;
-  // Unlocks it. REQUIRES: the caller has locked it (checked in FreePage)
+  // Unlocks it. REQUIRES: the caller has locked it (checked in PageArena::FreePage)
   { s.FreePage(id) } -> std::same_as<void>;
   // The first of `units` consecutive units; their contents are undefined.
   { s.Allocate(units) } -> std::same_as<std::uint32_t>;
@@ -105,23 +91,42 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { read.Check() } -> std::same_as<void>;  // Read that sets only the status
   { read.status() } -> std::convertible_to<Status>;
   { read.bytes() } -> std::same_as<std::string_view>;
-};
 
-// HeldPagesOf: Space::HeldPages, or nothing where all pages are in memory.
-struct NoHeldPages {
-  template <class Space>
-  explicit NoHeldPages(Space&) {}
-  void MakeRoomFor(std::size_t) {}
-  bool Add(std::uint32_t) { return true; }
-  void Release(bool) {}
-};
-template <class Space>
-struct HeldPagesOf {
-  using type = NoHeldPages;
-};
-template <EvictingPageSpace Space>
-struct HeldPagesOf<Space> {
-  using type = typename Space::HeldPages;
+  // ---- pages that are not in memory ----
+
+  // The error of a call that has no other way to return one.
+  requires S::kResident || requires(typename S::WriterState writer) { requires std::same_as<decltype(writer.error), Status>; };
+  // Whether the page's line is locked because the page is evicted.
+  { s.IsEvicted(id) } -> std::same_as<bool>;
+  // Loads an evicted page, which may be evicted again at any time. The page must have this level,
+  // unless `level` is negative; `once`: it is not likely to be needed again soon. The caller holds
+  // no lock, except where no writer is active.
+  { s.LoadPage(id, level, once) } -> std::same_as<Status>;
+  // Loads those of several pages that are evicted; a hint.
+  { s.LoadPages(ids, level, once) } -> std::same_as<void>;
+  // Forgets a page if it is evicted; unless `unseen`, only if it cannot name long values, which
+  // would have to be freed first.
+  { s.DiscardEvicted(id, unseen) } -> std::same_as<bool>;
+  // Reading leaves ahead of a scan, and evicting them behind it.
+  { S::kReadsAhead } -> std::convertible_to<bool>;
+  { s.ReadAhead(ids, level) } -> std::same_as<bool>;
+  { s.LoadLeaves(ids) } -> std::same_as<void>;  // leaves that will be changed soon
+  { s.ahead_max() } -> std::convertible_to<std::size_t>;
+  { s.MustBeRead(id) } -> std::same_as<bool>;
+  { s.Demote(id) } -> std::same_as<void>;
+  // Maintenance by a thread that has changed pages, after it has released its locks.
+  { s.NeedsEviction() } -> std::same_as<bool>;
+  { s.EvictIfNeeded() } -> std::same_as<void>;
+  // Takes the memory to mark this many pages dirty.
+  { s.ReserveDirty(n) } -> std::same_as<void>;
+  // A checkpoint has something to write beside changed pages.
+  { s.NoteChange() } -> std::same_as<void>;
+  // Pages that one large update keeps in memory (tree/held_pages.h).
+  requires std::constructible_from<typename S::HeldPages, S&>;
+  { s.IsLarge(n) } -> std::same_as<bool>;
+  { held.MakeRoomFor(n) } -> std::same_as<void>;
+  { held.Add(id) } -> std::same_as<bool>;
+  { held.Release(changed) } -> std::same_as<void>;
 };
 
 }  // namespace hako::tree

@@ -44,6 +44,7 @@
 #include "hako/sync/raise_to.h"
 #include "hako/tree/file_space.h"
 #include "hako/tree/free_space_map.h"
+#include "hako/tree/image_mover.h"
 #include "hako/tree/image_writer.h"
 #include "hako/tree/page_map.h"
 #include "hako/tree/shared_page_map.h"
@@ -62,9 +63,36 @@ class PageStore {
   // `kind`: of the file; only a tree's has the page sizes of a tree. `clock`: of a new file; see
   // format::TreeSuperBlock.
   static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec, std::uint32_t page_size,
-                                                   const storage::FileKind& kind = kKind, std::uint64_t clock = 0);
+                                                   const storage::FileKind& kind = kKind, std::uint64_t clock = 0) {
+    HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, kind));
+    Super super{};
+    if (blank) {
+      HAKO_ASSIGN_OR_RETURN(super, Create(file, comparator, codec, page_size, kind, clock));
+    } else {
+      HAKO_ASSIGN_OR_RETURN(super, storage::ReadNewerSlot<Super>(file, kind, format::kTreeFirstUnit * format::kTreeUnit));
+      HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator, codec));
+    }
+    HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map, super.id_end));
+    return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), kind));
+  }
+
   // InvalidArgument if the file has another comparator or codec.
-  static Status CheckNames(const Super& super, std::string_view comparator, std::string_view codec);
+  static Status CheckNames(const Super& super, std::string_view comparator, std::string_view codec) {
+    const auto name = [](const auto& padded) {
+      const std::string_view whole(padded.data(), padded.size());
+      return whole.substr(0, whole.find('\0'));
+    };
+    if (name(super.comparator) != comparator) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the keys of the file are in the order \"", ToAbsl(name(super.comparator)), "\", not \"", ToAbsl(comparator), "\""));
+    }
+    if (name(super.codec) != codec) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the pages of the file are compressed by \"", ToAbsl(name(super.codec)), "\", not \"", ToAbsl(codec), "\""));
+    }
+    return absl::OkStatus();
+  }
+
   // Reads the file as of a checkpoint that is pinned there.
   static StatusOr<std::unique_ptr<PageStore>> OpenAt(FileT file, const Super& super) {
     HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map, super.id_end));
@@ -85,7 +113,18 @@ class PageStore {
   // after CountFree, which then reads the whole page map.
   std::uint64_t file_bytes() const { return file_.size(); }
   std::uint64_t free_bytes() const { return free_bytes_.load(std::memory_order_relaxed); }
-  Status CountFree();
+  Status CountFree() {
+    if (space_is_known_) return absl::OkStatus();
+    std::uint64_t used = format::kTreeFirstUnit;
+    HAKO_RETURN_IF_ERROR(pages_.ForEach([&](int, std::uint64_t, const Entry& entry) -> Status {
+      used += entry.units();
+      return used <= super_.end ? absl::OkStatus()
+                                : DataLossError("the images in the page map exceed the file, which ends", super_.end * format::kTreeUnit);
+    }));
+    NoteFree(file_.size(), used * format::kTreeUnit);
+    return absl::OkStatus();
+  }
+
   std::uint64_t num_commits() const { return num_commits_.load(std::memory_order_relaxed); }
   std::uint64_t synced_at() const { return synced_at_.load(std::memory_order_relaxed); }
 
@@ -94,11 +133,40 @@ class PageStore {
   // See format::TreeSuperBlock. Of those that are written from now on, as the database is closed.
   void NoteFirstExpiry(std::uint64_t time) { first_expiry_ = time; }
   // Makes durable which log the file needs, without a checkpoint; zeros = none.
-  Status SetLog(const log::DatabaseId& id, log::Position position);
+  Status SetLog(const log::DatabaseId& id, log::Position position) {
+    HAKO_RETURN_IF_ERROR(Health());
+    HAKO_RETURN_IF_ERROR(MakeSuperDurable());
+    Super super = super_;
+    super.log_id = id;
+    super.log_lsn = position.lsn;
+    super.log_sequence = position.sequence;
+    return StoreSuper(super);
+  }
+
   // The position that the last checkpoint names.
   log::Position log_position() const { return {super_.log_lsn, super_.log_sequence}; }
   // Makes the superblock durable that was read by Open. REQUIRES: the file is writable
-  Status MakeSuperDurable();
+  // The process that wrote the newer superblock may have died, or its sync may have failed: then that
+  // superblock is in the kernel's page cache only, and the device still has the older one, whose
+  // space must not be reused yet. After a failed sync, another sync alone is not enough, as the
+  // kernel may take unwritten pages for clean. So the block is dirtied again by a change of one byte,
+  // which no kill of the process can leave half done.
+  //
+  // The images that the superblock names were synced before it was written. But a file that was closed
+  // may have been copied since, by a program that did not sync it: then all of it is synced, which
+  // takes long only if it has to.
+  Status MakeSuperDurable() {
+    HAKO_DCHECK(file_.device().IsWritable());
+    if (super_is_durable_) return absl::OkStatus();
+    ++reinterpret_cast<unsigned char&>(super_.touched[0]);
+    HAKO_RETURN_IF_ERROR(file_.WriteAt(super_.sequence % 2 * storage::kSlotDistance + offsetof(Super, touched),
+                                       std::as_bytes(std::span(super_.touched).first(1))));
+    const bool was_in_use = !log::NamedLogOf(super_).IsNone();
+    HAKO_RETURN_IF_ERROR(was_in_use ? file_.SyncFirst(storage::kSlotDistance + sizeof(super_)) : file_.Sync());
+    super_is_durable_ = true;
+    return absl::OkStatus();
+  }
+
   // Begins a checkpoint of about that many bytes. The first call finds the free space, and calls
   // is_free(first, end) for ids without an image.
   template <class F>
@@ -116,19 +184,37 @@ class PageStore {
   Status Put(std::uint32_t id, std::span<const std::byte> image) {
     HAKO_ASSIGN_OR_RETURN(const Entry entry,
                           writer_.Write(image, pages_.SeedOf(id), format::TreeUnitsFor(image.size()) * format::kTreeUnit));
-    return Exchange(id, entry);
+    return space_.Exchange(pages_, id, entry);
   }
   Status PutLong(std::uint32_t id, std::string_view value) {
     HAKO_ASSIGN_OR_RETURN(const Entry entry, writer_.Write(std::as_bytes(std::span(value)), pages_.SeedOf(id), value.size()));
-    return Exchange(id, entry);
+    return space_.Exchange(pages_, id, entry);
   }
-  Status Forget(std::uint32_t id) { return Exchange(id, Entry{}); }
+  Status Forget(std::uint32_t id) { return space_.Exchange(pages_, id, Entry{}); }
   // When a Put changes this number, all images that were put before it can be read from the file.
   std::uint64_t num_flushes() const { return writer_.num_flushes(); }
 
   // Makes all that was put durable. change(superblock) sets the caller's fields.
   template <class F>
-  Status Commit(F&& change);
+  Status Commit(F&& change) {
+    HAKO_RETURN_IF_ERROR(WriteMap());
+    // Before the point of no return, as it may fail.
+    space_.PrepareCommit();
+    HAKO_RETURN_IF_ERROR(file_.Sync());
+    pages_.MarkWritten();
+    space_.NoteWritten();  // even if the write of the superblock fails, it may be in the file
+    is_written_ = true;
+    Super super = super_;
+    change(super);
+    super.map = pages_.roots();
+    super.end = space_.EndWithoutRetired();
+    super.synced_at = WallClock();
+    HAKO_RETURN_IF_ERROR(StoreSuper(super));
+    space_.Commit();
+    NoteFree(file_.size(), space_.used_bytes());
+    return absl::OkStatus();
+  }
+
   // Whether all that was put is in the file, although no superblock may name it yet.
   bool is_written() const { return is_written_; }
 
@@ -151,27 +237,17 @@ class PageStore {
   Status Health() const { return file_.Health(); }
   void Poison(const Status& why) { file_.Poison(why); }
 
-  // The images that lie too far back in the file, the last one first, and how far the search for
-  // places before them has come.
-  struct Moving {
-    struct Image {
-      std::uint32_t id;
-      Entry entry;
-    };
-    std::vector<Image> images;
-    std::size_t next = 0;         // of `images`
-    std::uint64_t num_nodes = 0;  // nodes of the page map that lie too far back
-    FreeSpaceMap::Front front;
-  };
-  // Finds them, and has the next Commit move the nodes of the map that lie too far back.
-  StatusOr<Moving> BeginMoving();
-  // Moves images towards the front of the file as far as there is room, and returns how many; the
-  // next Commit makes the moves take effect. Starts no further image after `max_bytes`. Checkpoints
-  // may run between two calls.
-  StatusOr<std::uint64_t> MoveForward(Moving* moving, std::uint64_t max_bytes);
+  // Begins a round of moving images to the front of the file, so that it can be cut.
+  StatusOr<ImageMover<FileT>> BeginMoving() { return ImageMover<FileT>::Begin(pages_, space_, file_); }
   // Truncates the file behind the units that the last checkpoint needs.
   // REQUIRES: no Put since (unchecked: its units count as used until the next checkpoint, so they stay)
-  Status CutFile();
+  Status CutFile() {
+    if (!space_is_known_ || space_.is_pinned()) return absl::OkStatus();
+    const std::uint64_t end = std::max(space_.map().UsedEnd(), std::uint64_t{super_.end}), size = end * format::kTreeUnit;
+    space_.map().Shrink(end);
+    NoteFree(size, space_.used_bytes());  // before the file shrinks, so free_bytes never exceeds file_bytes
+    return pages_.Cut(size);
+  }
 
   // The last checkpoint, readable until Unpin. Between the two, Copy may write it to another file,
   // from any thread.
@@ -180,13 +256,42 @@ class PageStore {
     std::vector<FreeSpaceMap::Run> runs;
   };
   // The copy names this log.
-  StatusOr<Pinned> Pin(const log::NamedLog& log = {});
+  StatusOr<Pinned> Pin(const log::NamedLog& log = {}) {
+    HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t, std::uint32_t) {}));
+    Pinned pinned{super_, {}};
+    pinned.super.log_id = log.id;
+    pinned.super.log_lsn = log.IsNone() ? 0 : log.from.lsn;
+    pinned.super.log_sequence = log.IsNone() ? 0 : log.from.sequence;
+    pinned.super.check = format::CheckOf(pinned.super);
+    space_.map().ForEachUsedRun([&](std::uint64_t place, std::uint64_t units) { pinned.runs.push_back({place, units}); });
+    space_.Pin();
+    return pinned;
+  }
+
   // The same for a reader that has taken the entries that it needs from pages().
   void PinSpace() { space_.Pin(); }
   bool space_is_pinned() const { return space_.is_pinned(); }
   void Unpin() { space_.Unpin(); }
   template <File OtherFile>
-  Status Copy(const Pinned& pinned, OtherFile& out) const;
+  Status Copy(const Pinned& pinned, OtherFile& out) const {
+    static constexpr std::uint64_t kPart = FileSpace<FileT>::kRunUnits;
+    HAKO_RETURN_IF_ERROR(out.Resize(pinned.super.end * format::kTreeUnit));
+    const AlignedBuffer bytes = MakeAlignedBuffer(std::min<std::uint64_t>(kPart, pinned.super.end) * format::kTreeUnit);
+    for (const FreeSpaceMap::Run& run : pinned.runs) {
+      for (std::uint64_t at = 0; at < run.units && run.place + at < pinned.super.end; at += kPart) {
+        const std::uint64_t units = std::min({kPart, run.units - at, pinned.super.end - run.place - at});
+        const std::span<std::byte> part(bytes.get(), units * format::kTreeUnit);
+        HAKO_RETURN_IF_ERROR(file_.ReadAt((run.place + at) * format::kTreeUnit, part));
+        HAKO_RETURN_IF_ERROR(out.WriteAt((run.place + at) * format::kTreeUnit, part));
+      }
+    }
+    HAKO_RETURN_IF_ERROR(out.Sync());
+    Super super = pinned.super;
+    super.file_id = RandomSeed();
+    super.check = format::CheckOf(super);
+    HAKO_RETURN_IF_ERROR(out.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
+    return out.Sync();
+  }
 
  private:
   PageStore(FileT file, const Super& super, PageMap map, const storage::FileKind& kind)
@@ -194,37 +299,97 @@ class PageStore {
     NoteSuper();
   }
 
-  static constexpr std::uint64_t kMovingPart = 1 << 20;
-  struct Move {
-    std::uint32_t id;
-    Entry from;
-    FreeSpaceMap::Run to;
-  };
-  // Moves images to adjacent places. Frees the places of those that fail.
-  Status MoveImages(std::span<const Move> moves, std::byte* buffer);
-  Status CopyImages(std::span<const Move> moves, std::byte* buffer);
-
+  // Writes the first superblock of an empty file.
   static StatusOr<Super> Create(FileT& file, std::string_view comparator, std::string_view codec, std::uint32_t page_size,
-                                const storage::FileKind& kind, std::uint64_t clock);
+                                const storage::FileKind& kind, std::uint64_t clock) {
+    Super super{};
+    super.magic = kind.magic;
+    super.version = VersionOf(kind, clock);
+    super.clock = clock;
+    super.page_size = page_size;
+    comparator.copy(super.comparator.data(), super.comparator.size());
+    codec.copy(super.codec.data(), super.codec.size());
+    super.secret = RandomSeed();
+    super.file_id = RandomSeed();
+    super.end = format::kTreeFirstUnit;
+    super.sequence = 1;
+    super.check = format::CheckOf(super);
+    HAKO_RETURN_IF_ERROR(file.Resize(format::kTreeFirstUnit * format::kTreeUnit));
+    HAKO_RETURN_IF_ERROR(file.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
+    // First, or pages could reach a file without a valid superblock.
+    HAKO_RETURN_IF_ERROR(file.Sync());
+    return super;
+  }
+
   static std::uint32_t VersionOf(const storage::FileKind& kind, std::uint64_t clock) {
     return kind.magic == kKind.magic && clock == 0 ? format::kTreeFilePlainVersion : kind.newest;
   }
-  static Status Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec);
-  Status StoreSuper(Super super);
-  template <class F>
-  Status FindFreeSpace(F& is_free);
-  // Sets the entry of an id, whose space is freed if that fails.
-  Status Exchange(std::uint32_t id, const Entry& entry) {
-    const StatusOr<Entry> before = CatchNoMemory([&] {
-      space_.MakeRoomToRetire();
-      return pages_.Exchange(id, entry);
-    });
-    if (!before.ok()) space_.Free(entry);
-    HAKO_RETURN_IF_ERROR(before.status());
-    space_.Retire(*before);
+  static Status Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec) {
+    const auto bad = [](const char* what, std::size_t field) {
+      return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field);
+    };
+    HAKO_RETURN_IF_ERROR(CheckNames(super, comparator, codec));
+    const bool is_tree = super.magic == kKind.magic;
+    if (is_tree && (super.page_size < 128 || super.page_size > 8192)) return bad("page size", offsetof(Super, page_size));
+    if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
+    if (super.end > size / format::kTreeUnit) return DataLossError("the file is truncated: its pages extend beyond its end", size);
+    if (super.id_end > format::kTreeIdsMax) return bad("number of ids", offsetof(Super, id_end));
+    if (super.root >= super.id_end && super.root != 0) return bad("root", offsetof(Super, root));
     return absl::OkStatus();
   }
-  Status WriteMap();
+
+  // Stores `super` as the newer superblock. REQUIRES: all that it names is durable, and so is the
+  // superblock that is the newer one now (of the former the device does not tell)
+  Status StoreSuper(Super super) {
+    HAKO_DCHECK(super_is_durable_);
+    if (super.clock != 0) super.clock = std::max<std::uint64_t>(super.clock, clock_.load(std::memory_order_relaxed));
+    super.first_expiry = first_expiry_;
+    super.version = VersionOf(kind_, super.clock);
+    super.sequence = super.sequence + 1;
+    super.check = format::CheckOf(super);
+    HAKO_RETURN_IF_ERROR(file_.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
+    HAKO_RETURN_IF_ERROR(file_.Sync());
+    super_ = super;
+    NoteSuper();
+    return absl::OkStatus();
+  }
+
+  template <class F>
+  Status FindFreeSpace(F& is_free) {
+    FreeSpaceMap& map = space_.map();
+    map.Reset(format::kTreeFirstUnit, super_.end);
+    // Half-open ranges [first, second)
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> free_ids;
+    std::uint64_t next_id = 0;
+    HAKO_RETURN_IF_ERROR(pages_.ForEach([&](int level, std::uint64_t number, const Entry& entry) -> Status {
+      if (!map.MarkUsed(entry.place(), entry.units()))
+        return DataLossError("an image overlaps another, or lies outside the file,", entry.place() * format::kTreeUnit);
+      if (level >= 0) return absl::OkStatus();
+      if (number >= super_.id_end)
+        return absl::DataLossError(absl::StrCat("the page map has an image for id ", number, ", which is not in use"));
+      if (number > next_id) free_ids.emplace_back(next_id, number);
+      next_id = number + 1;
+      return absl::OkStatus();
+    }));
+    if (next_id < super_.id_end) free_ids.emplace_back(next_id, super_.id_end);
+    space_is_known_ = true;
+    NoteFree(file_.size(), space_.used_bytes());
+    for (const auto& [first, end] : free_ids) is_free(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end));
+    const std::uint64_t size = super_.end * format::kTreeUnit;
+    if (!file_.device().IsWritable() || file_.size() <= size) return absl::OkStatus();
+    NoteFree(size, space_.used_bytes());
+    return file_.Resize(size);  // drops the space that a failed checkpoint has appended
+  }
+
+  Status WriteMap() {
+    const auto write = [this](unsigned level, std::uint64_t node, std::span<const std::byte> bytes) {
+      return writer_.Write(bytes, pages_.SeedOf(level, node), bytes.size());
+    };
+    HAKO_RETURN_IF_ERROR(
+        pages_.WriteOut([this] { space_.MakeRoomToRetire(); }, write, [this](const Entry& before) { space_.Retire(before); }));
+    return writer_.Flush();
+  }
+
   // `file_bytes`: the size that the file has, or gets.
   void NoteFree(std::uint64_t file_bytes, std::uint64_t used_bytes) {
     free_bytes_.store(file_bytes > used_bytes ? file_bytes - used_bytes : 0, std::memory_order_relaxed);
@@ -249,6 +414,3 @@ class PageStore {
 };
 
 }  // namespace hako::tree
-
-#include "hako/tree/page_moving-inl.h"
-#include "hako/tree/page_store-inl.h"

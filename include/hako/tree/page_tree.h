@@ -27,11 +27,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,41 +41,31 @@
 #include "absl/container/inlined_vector.h"
 #include "hako/base/assert.h"
 #include "hako/base/batch.h"
-#include "hako/base/comparator.h"
 #include "hako/base/function_ref.h"
-#include "hako/base/inline.h"
-#include "hako/base/key_value.h"
-#include "hako/base/no_memory.h"
-#include "hako/base/prefetch.h"
-#include "hako/base/status.h"
 #include "hako/base/visitor_ref.h"
-#include "hako/format/page_format.h"
 #include "hako/format/record_format.h"
 #include "hako/sync/mutex.h"
-#include "hako/sync/range_capture.h"
 #include "hako/sync/record_count.h"
-#include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 #include "hako/sync/writer_states.h"
-#include "hako/tree/leaf_copy.h"
-#include "hako/tree/page_builder.h"
-#include "hako/tree/page_editor.h"
-#include "hako/tree/page_limit.h"
-#include "hako/tree/page_space.h"
-#include "hako/tree/page_view.h"
+#include "hako/tree/leaf_captures.h"
+#include "hako/tree/leaf_eviction.h"
+#include "hako/tree/leaf_reader.h"
+#include "hako/tree/tree_check.h"
+#include "hako/tree/tree_pages.h"
+#include "hako/tree/tree_removal.h"
+#include "hako/tree/tree_shape.h"
 #include "hako/update/logging.h"
 
 namespace hako::tree {
 
-// Which leaf to read: that of a key, that of the greatest key below it, the first, the last.
-enum class Seek { kAt, kBefore, kFirst, kLast };
-
-// REQUIRES: from is below to (checked in CountRange, RemoveRange and ProcessMulti)
-using Range = KeyRange;
-
 template <class Space, Comparator Compare>
-class PageTree {
+class PageTree : private TreePages<Space, Compare> {
   static_assert(PageSpace<Space>);
+  using Pages = TreePages<Space, Compare>;
+  using Shape = TreeShape<Space, Compare>;
+  using Captures = LeafCaptures<Space, Compare>;
+  using Eviction = LeafEviction<Space, Compare>;
 
  public:
   using WriterState = typename Space::WriterState;
@@ -91,25 +79,21 @@ class PageTree {
   static constexpr bool kHasSpellings = !BytewiseOrder<Compare>;
 
   // A page is split when it would exceed `page_size` bytes; a single record may still be longer.
-  PageTree(Space& space, unsigned page_size)
-      : space_(space),
-        page_size_(page_size),
-        value_max_(page_size / 4),
-        id_mask_(space.id_mask()),
-        lines_(space.lines()),
-        memory_(space.memory()) {
-    if constexpr (LimitedPageSpace<Space>) {
-      is_limited_ = space.limit() != nullptr;
-      has_byte_limit_ = is_limited_ && space.limit()->capacity().bytes != 0;
-    }
-  }
+  PageTree(Space& space, unsigned page_size) : Pages(space), page_size_(page_size), value_max_(page_size / 4), shape_(*this, page_size) {}
   PageTree(const PageTree&) = delete;
   PageTree& operator=(const PageTree&) = delete;
 
-  // Create makes a new, empty tree; Attach opens the tree of this root, with this many records.
-  Status Create();
-  void Attach(std::uint32_t root, std::uint64_t num_records, std::uint64_t applied_index = 0) {
-    root_ = &LineOf(root);
+  // Create makes a new, empty tree; Attach opens the tree whose root has this id, with this many records.
+  Status Create() {
+    const std::uint32_t id = space_.NewPage();
+    if (id == 0) return NoMemory();
+    root_ = &LineOf(id);
+    if (!TreeRemoval<Space, Compare>::BuildEmpty(space_, root())) return NoMemory();
+    Unlock(&root(), true);
+    return absl::OkStatus();
+  }
+  void Attach(std::uint32_t id, std::uint64_t num_records, std::uint64_t applied_index = 0) {
+    root_ = &LineOf(id);
     applied_index_.store(applied_index, std::memory_order_release);
     count_.SetTotal(num_records);
   }
@@ -135,7 +119,7 @@ class PageTree {
   std::uint64_t applied_index() const { return applied_index_.load(std::memory_order_acquire); }
   void SetAppliedIndex(std::uint64_t index) {
     applied_index_.store(index, std::memory_order_release);
-    if constexpr (!Space::kResident) space_.NoteChange();
+    space_.NoteChange();
   }
   // Fetches each key, in groups whose memory accesses overlap: calls sink(index, size), then
   // arrived(index, whether the key exists).
@@ -146,10 +130,10 @@ class PageTree {
   void LoadLeaves(std::span<const std::string_view> keys);  // of these keys, if there is room; a hint
 
   // The number of keys in the range.
-  StatusOr<std::uint64_t> CountRange(const Range& range) const;
+  StatusOr<std::uint64_t> CountRange(const Range& range) const { return Reader(*this).CountRange(range); }
   // About how many keys are in [from, to): those between two leaves are guessed by the slots of the pages
   // above. Reads nothing from a file.
-  std::uint64_t CountAbout(std::string_view from, std::string_view to) const;
+  std::uint64_t CountAbout(std::string_view from, std::string_view to) const { return Reader(*this).CountAbout(from, to); }
   // Removes the records in the range, leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, const Range& range);
 
@@ -157,55 +141,49 @@ class PageTree {
   void JoinSparse(WriterState& writer);
 
   // Keys that divide the tree into about `parts` parts of similar size; fewer if the tree is small.
-  std::vector<std::string> Parts(unsigned parts) const;
+  std::vector<std::string> Parts(unsigned parts) const { return Reader(*this).Parts(parts); }
 
   // Copies a leaf. With `goes_on`, the caller scans from leaf to leaf. Once the scan has missed
-  // kShortScan leaves, other threads read ahead of it, as many leaves as it has passed. Of a leaf that
+  // some leaves, other threads read ahead of it, as many leaves as it has passed. Of a leaf that
   // stays in place the caller checks that it has keys on both sides of the one sought.
-  Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const;
+  Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const {
+    return Reader(*this).ReadLeaf(seek, key, copy, goes_on);
+  }
 
   // After ReadLeaf has failed with DataLoss: the fence beyond the smallest unreadable part of the
   // tree, upwards or downwards; nullopt if that part reaches the end of the tree. DataLoss if the
   // root cannot be read.
-  StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const;
+  StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const {
+    return Reader(*this).FenceBeyond(seek, key, downwards);
+  }
 
   // Between these two calls writers show `capture` each leaf before they change it: see
   // sync/range_capture.h. REQUIRES: no writers, for either
-  struct IsBelow {
-    using is_transparent = void;
-    bool operator()(std::string_view a, std::string_view b) const { return Compare::Compare(a, b) < 0; }
-  };
-  using Capture = sync::RangeCapture<std::string, std::string_view, IsBelow>;
-  void BeginCapture(Capture* capture) {
-    space_.gate().AssertNoWriters();
-    captures_.push_back(capture);
-    space_.gate().SetCapturing(true);
-  }
-  void EndCapture(Capture* capture) {
-    space_.gate().AssertNoWriters();
-    std::erase(captures_, capture);
-    space_.gate().SetCapturing(!captures_.empty());
-  }
+  using Capture = typename Captures::Capture;
+  void BeginCapture(Capture* capture) { captures_.Begin(capture); }
+  void EndCapture(Capture* capture) { captures_.End(capture); }
 
   // Removes all records, or none if memory runs out first. Captures fail.
-  // REQUIRES: no writers (checked in RemoveAll)
-  Status RemoveAll(Deferred& deferred);
+  // REQUIRES: no writers (checked in TreeRemoval::RemoveAll)
+  Status RemoveAll(Deferred& deferred) {
+    captures_.Fail(ClearedError());
+    return TreeRemoval<Space, Compare>(*this).RemoveAll(count_, deferred);
+  }
 
   // Checks the invariants, and that there are `expected` records.
   // REQUIRES: no writers (unchecked: a copy that is verified has no gate)
-  Status Verify(std::uint64_t expected) const;
+  Status Verify(std::uint64_t expected) const { return Check(*this).Verify(expected); }
   // The same in two steps, for a resident space. CheckCount reads only lines and inner pages.
   // REQUIRES: no writers (unchecked, as Verify). VerifyBeside then checks page by page, beside writers, and
   // takes no lock.
-  Status CheckCount(std::uint64_t expected) const;
-  Status VerifyBeside() const;
+  Status CheckCount(std::uint64_t expected) const { return Check(*this).CheckCount(expected); }
+  Status VerifyBeside() const { return Check(*this).VerifyBeside(); }
 
   // Visits every page: visit(level, its size in bytes, bytes used). REQUIRES: no writers (unchecked, as
   // Verify); a resident space
   template <class F>
   void ForEachPage(F&& visit) const {
-    static_assert(Space::kResident);
-    ForEachPageBelow(root(), visit);
+    Check(*this).ForEachPage(visit);
   }
 
   template <class ForEachWriter>
@@ -214,95 +192,38 @@ class PageTree {
   }
 
  private:
-  using Editor = PageEditor<Space, Compare>;
-  using Builder = PageBuilder<Space, Compare>;
+  using Reader = LeafReader<Space, Compare>;
+  using Check = TreeCheck<Space, Compare>;
+  using typename Pages::Editor, typename Pages::EvictedLeaves, typename Pages::Lock, typename Pages::Reached;
   using LongRead = typename Space::LongRead;
-  using Lock = sync::VersionLock;
+  using Halves = typename Shape::Halves;
+  using SplitResult = typename Shape::SplitResult;
+  using Reservation = typename Eviction::Reservation;
   class LeafGuard;
   class LockedLeaves;
   template <class ActionT>
   class MultiGuard;
   enum class Outcome { kFound, kAbsent, kRaced };
   static constexpr int kOptimisticTries = 64;  // after these a reader takes the lock
-  static constexpr std::size_t kPrefetchGroup = 32;
-  // A short scan misses at most this many leaves: they stay cached as those of a Get do, and no
-  // other thread is woken for them.
-  static constexpr unsigned kShortScan = 32;
-  // Leaves that the thread of a scan reads together with the one that it misses.
-  static constexpr unsigned kReadTogether = 8;
-  static constexpr unsigned kGrowth = 6;  // a full page grows by 1 / kGrowth of its size
-  // Bytes of slots and cells, which leave room in a page for the longest fences.
-  static constexpr unsigned kJoinedMax = 16 << 10;
-  // An inner page has room for this many slots, however long its keys.
-  static constexpr unsigned kInnerSlotsMin = 4;
-  static bool IsNarrow(unsigned level, unsigned count) { return level > 0 && count < kInnerSlotsMin; }
 
-  // Where a descent ended, and the version it read there. If it failed: the line that was locked,
-  // or nullptr.
-  struct Reached {
-    Line* line;
-    std::uint32_t version;
-    int level = -1;  // of the page, if known; checked when the page is loaded
-  };
-  // A locked page that may be split. After a split, `wanted` is the half for the key; the other
-  // half is unlocked, or stays locked and is appended to `kept`.
-  using Halves = absl::InlinedVector<Line*, 16>;
-  struct SplitResult {
-    Line*& wanted;
-    Halves* kept;
-  };
+  using Pages::ContentOf, Pages::Descend, Pages::DescendTo, Pages::DescendTogether, Pages::IdOf, Pages::IsLastOf, Pages::kPrefetchGroup,
+      Pages::LineOf, Pages::LoadIfEvicted, Pages::LongValueIn, Pages::LongValueOf, Pages::NoMemory, Pages::RemoveSlot, Pages::root,
+      Pages::TryMarkDirty, Pages::Unlock, Pages::ViewOf;
+  using Pages::has_byte_limit_, Pages::is_limited_, Pages::memory_, Pages::root_, Pages::space_;
 
-  HAKO_INLINE Line& root() const { return *root_; }
-  HAKO_INLINE Line& LineOf(std::uint32_t id) const { return lines_[id & id_mask_]; }
-  HAKO_INLINE View ViewOf(Line& line) const { return View(memory_, line); }
-  std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - lines_); }
-
-  // Loads a page if its line is locked because the page is evicted.
-  Status LoadIfEvicted(const Reached& page, bool once = false) const {
-    if constexpr (!Space::kResident) {
-      if (page.line != nullptr && space_.IsEvicted(IdOf(*page.line))) return space_.LoadPage(IdOf(*page.line), page.level, once);
-    }
-    return absl::OkStatus();
-  }
   // A thread that has only read leaves eviction, and the pause, to threads that change pages.
   HAKO_INLINE void EndWrite(WriterState& writer, bool changed) {
     writer.Leave();
-    if constexpr (!Space::kResident) {
-      if (space_.NeedsEviction() && changed) [[unlikely]] {
-        HAKO_TRY { space_.EvictIfNeeded(); }
-        HAKO_CATCH_NO_MEMORY()  // the memory it was to free stays until the next write
-      }
+    if (space_.NeedsEviction() && changed) [[unlikely]] {
+      HAKO_TRY { space_.EvictIfNeeded(); }
+      HAKO_CATCH_NO_MEMORY()  // the memory it was to free stays until the next write
     }
   }
-  HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
-  bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
-  static bool IsLastOf(const Range& range, const View& page);
-  static bool HasSought(const View& page, Seek seek, std::string_view key);
-  Status ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
-  // The id of a child, and the number of children beyond it, as a writer may be changing them.
-  std::uint32_t ChildId(const View& parent, unsigned i) const { return static_cast<std::uint32_t>(parent.child(i) & id_mask_); }
-  static unsigned Beyond(const View& parent, unsigned i, bool backwards) { return backwards ? i : std::max(parent.count(), i + 1) - 1 - i; }
-  Status LoadIfMissed(const Reached& page, Line* above, unsigned child, bool backwards, Copy* copy) const;
-  void ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards, Copy* copy) const;
-  struct EvictedLeaves {
-    std::array<std::uint32_t, kPrefetchGroup> ids;
-    std::size_t count = 0;
-  };
-  void DescendTogether(std::span<const std::string_view> keys, Reached* leaves, EvictedLeaves* evicted = nullptr) const;
   HAKO_INLINE Line* LockLeaf(WriterState& writer, std::string_view key);
   // LockLeaf for paths that are rare.
   [[gnu::noinline]] Line* LockLeafByCall(WriterState& writer, std::string_view key) { return LockLeaf(writer, key); }
   [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::string_view key);
-  // REQUIRES: the writer has locked the leaf, and not yet changed it
-  void CaptureIfAsked(const Line& leaf) {
-    Lock(const_cast<Line&>(leaf).version).AssertLocked();
-    if (space_.gate().IsCapturing()) [[unlikely]]
-      CaptureLeaf(leaf);
-  }
-  [[gnu::cold, gnu::noinline]] void CaptureLeaf(const Line& leaf);
-  Line* LockParent(const Line& child, std::string_view key) const;
-  // Locks a page of the tree. REQUIRES: no writers (unchecked, as Verify)
-  Status LockPage(Line& line, int level = -1) const;
+  void CaptureIfAsked(const Line& leaf) const { captures_.CaptureIfAsked(leaf); }
   template <bool kNotes, class S>
   HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
   template <bool kNotes, class S>
@@ -315,23 +236,6 @@ class PageTree {
   // The name of a key's long value in a leaf that is not locked; nullopt if it has none, or if a
   // writer interfered.
   std::optional<format::OverflowValue> FindLong(const Reached& leaf, std::string_view key) const;
-
-  // The value in the cell of a locked leaf's slot: the bytes, or the name of a long value.
-  HAKO_INLINE static std::string_view ContentOf(const typename View::Place& place) {
-    return {place.cell + place.sizes.header + place.sizes.Rest(View::kInlined), place.sizes.value};
-  }
-  static format::OverflowValue LongValueIn(std::string_view bytes) {
-    format::OverflowValue value;
-    std::memcpy(&value, bytes.data(), sizeof(value));
-    return value;
-  }
-  std::optional<format::OverflowValue> LongValueOf(const View& page, unsigned i) const {
-    const char* const cell = page.cell(i);
-    const format::Cell sizes = View::Decode(cell);
-    if (!sizes.is_long) [[likely]]
-      return std::nullopt;
-    return LongValueIn({cell + sizes.header + sizes.Rest(View::kInlined), sizes.value});
-  }
 
   HAKO_INLINE void RemoveShort(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i);
   [[gnu::noinline]] void RemoveShortByCall(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
@@ -363,132 +267,46 @@ class PageTree {
                                        typename View::Slot slot, Deferred* deferred, WriterState* writer);
   Status StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot, Deferred&, WriterState&);
   StatusOr<format::OverflowValue> StoreLong(std::string_view value, Deferred& deferred);
-  Status MakeRoom(SplitResult* page, std::string_view key, const Content& content, unsigned index, bool replaces);
-  bool CompactForStore(Editor& page, std::string_view key, unsigned cell, bool replaces) const;
-  Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);
-  Status Split(SplitResult* page, std::string_view key, unsigned cell_size, unsigned index);
-  Status GrowRoot(Line** page);
-  Status MarkBelow(Line& line, std::size_t* num_evicted);
-  Status FreeBelow(const View& page, Deferred& deferred);
-  static Fences FencesOf(const View& page) {
-    const format::PageTail tail = page.tail();
-    return {page.low(tail), page.high(tail), tail.edges};
-  }
-  void RemoveSlot(Line& line, unsigned i, Deferred& deferred);
   void MergeIfSparse(LeafGuard& guard, WriterState& writer, std::string_view key);
-  // False if out of memory.
-  bool TryMarkDirty(Line& line) {
-    HAKO_TRY { return space_.MarkDirty(line), true; }
-    HAKO_CATCH_NO_MEMORY()
-    return false;
-  }
-  bool IsSparse(const Line& line) const;
-  void Merge(WriterState& writer, Line* page, std::string_view key);
-  bool Join(Line* left, Line* right, bool empty);
-  void CollapseRoot(Line& child);
-  void Unlock(Line* line, bool changed) const { Lock(line->version).Unlock(changed); }
-  void Release(SplitResult* halves, Line* other) const {
-    if (halves->kept == nullptr) return Unlock(other, true);
-    halves->kept->push_back(other);  // capacity is reserved, see Split
-  }
-  [[gnu::cold]] static Status NoMemory() {
-    return absl::ResourceExhaustedError("out of memory for a page: the database has reached its limit, or that of the process (ulimit -v)");
-  }
+  // See TreeShape.
+  bool IsSparse(const Line& line) const { return shape_.IsSparse(line); }
+  void Merge(WriterState& writer, Line* page, std::string_view key) { shape_.Merge(writer, page, key); }
 
-  // ---- where the space has a limit (tree/leaf_eviction-inl.h) ----
-  static constexpr unsigned kEvictionLeaves = 8;  // leaves of which the hand visits a part in a step, ...
-  static constexpr unsigned kEvictionSlots = format::kSlotGroup, kEvictionParts = format::kPageSlotsMax / kEvictionSlots;  // ... that large
-  static constexpr unsigned kEvictedOf = 16;   // it evicts one record of this many
-  static constexpr unsigned kWaitsMost = 256;  // for other threads, when nothing can be evicted
-  static constexpr unsigned kPartsMost = 256;  // more than PageArena::NextPart has
-  static constexpr unsigned kReturnedOf = 8;   // a leaf returns the memory of its garbage if that is one unit of this many
-  struct EvictionPart;
-  // How many records the hand may still evict in a step: new ones, and kept ones.
-  struct EvictionQuota {
-    unsigned fresh, kept;
-  };
+  // ---- where the space has a limit ----
+
   // Whether an operation whose visitor is a V may have to note the use of a record: where there is a limit,
   // visitors come by reference.
   template <class V>
   static constexpr bool kMayNote = LimitedPageSpace<Space>&& kIsFunctionRef<V>;
-  HAKO_INLINE void NoteFetched(const Line* leaf, typename View::Slot slot) const;
-  HAKO_INLINE void NoteUse(const Line* leaf, typename View::Slot slot) const;
-  void DivideUses(const Line& left, unsigned at, unsigned count, const Line& right);
-  void AppendUses(const Line& to, unsigned before, const Line& from, unsigned count);
-  // Leaves that the thread has locked itself. It may evict from them, except the records that it is
-  // about to change.
-  struct OwnLeaves {
-    FunctionRef<bool(const Line&)> has;
-    FunctionRef<bool(std::string_view key)> keeps;
-    bool changed = false;
-  };
-  struct NoReservation {
-    explicit NoReservation(Space&) {}
-    static bool Take(std::uint64_t, bool) { return true; }
-  };
-  static auto ReservationOf() {
-    if constexpr (LimitedPageSpace<Space>)
-      return std::type_identity<typename Space::Reservation>();
-    else
-      return std::type_identity<NoReservation>();
+  HAKO_INLINE void NoteFetched(const Line* leaf, typename View::Slot slot) const {
+    if (PageLimit* const limit = LimitOf(space_)) limit->NoteFetched(*leaf, slot);
   }
-  using Reservation = typename decltype(ReservationOf())::type;
-  Status CheckValue(std::uint64_t size) const;
-  [[gnu::noinline]] void EvictForInsertion(WriterState& writer, std::uint64_t inserted);
-  bool EvictForMemory(WriterState& writer, OwnLeaves* own);
-  bool MovePagesTogether(WriterState& writer, bool must);
-  bool MoveForward(WriterState& writer, Line& line, std::uint32_t unit);
-  bool JoinSmall(WriterState& writer, Line& line, std::string_view key);
-  template <class F>
-  Status StoreEvicting(WriterState& writer, Line*& leaf, std::string_view key, typename View::Slot slot, F&& store);
+  HAKO_INLINE void NoteUse(const Line* leaf, typename View::Slot slot) const {
+    if (PageLimit* const limit = LimitOf(space_)) limit->NoteUse(*leaf, slot);
+  }
+  // See LeafEviction.
+  using OwnLeaves = tree::OwnLeaves;
+  void EvictForInsertion(WriterState& writer, std::uint64_t inserted) { eviction_.EvictForInsertion(writer, inserted); }
+  bool EvictForMemory(WriterState& writer, OwnLeaves* own) { return eviction_.EvictForMemory(writer, own); }
   [[gnu::noinline]] Status SetEvicting(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                        typename View::Slot slot);
-  unsigned EvictStep(WriterState& writer, std::uint64_t step, std::uint64_t ids, OwnLeaves* own, bool any);
-  unsigned EvictIn(WriterState& writer, Line& line, unsigned part, EvictionQuota* quota, OwnLeaves* own);
-  bool EvictSlot(WriterState& writer, Line& line, unsigned i, Deferred& deferred, std::uint64_t* bytes);
-  bool IsSmall(const Line& line) const;
-  static std::optional<std::string> KeyOfLeaf(const View& page);
-
-  struct CheckedPage;  // tree/page_verify-inl.h
-  template <class F>
-  void ForEachPageBelow(Line& line, F& visit) const;
-  void LoadChildren(const View& page, unsigned begin, unsigned count) const;
-  static Status CheckPage(std::uint32_t id, const View& page, const std::int32_t* hints, unsigned level, const Fences& fences);
-  bool CopyPage(Line& line, std::uint32_t version, Copy* copy) const;
-  static void NameChild(const CheckedPage& above, const View& view, unsigned child, CheckedPage* below);
-  std::uint64_t CountBelow(Line& line) const;
-  StatusOr<bool> CheckPath(const std::optional<std::string>& from, std::vector<CheckedPage>* path) const;
-  Status VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const;
 
   static inline constinit Line sealed_{.version = Lock::kLocked, .unit = 0, .shape = {}, .hints = {}};
 
-  Space& space_;
   const unsigned page_size_;
   const unsigned value_max_;  // bytes of the longest value that is stored in its page
-  const std::uint32_t id_mask_;
-  Line* const lines_;
-  char* const memory_;
-  bool is_limited_ = false, has_byte_limit_ = false;  // whether the space has a limit; never change
-  Line* root_ = nullptr;
+  Shape shape_;
+  Captures captures_{*this};
   // Records, without the pending counts of the writer states.
   alignas(64) sync::RecordCount count_;
-  std::vector<Capture*> captures_;  // changed without writers
-  sync::Mutex applied_mutex_;       // one update at a time sets applied_index_, with its leaves locked
+  Eviction eviction_{*this, shape_, captures_, count_};
+  sync::Mutex applied_mutex_;  // one update at a time sets applied_index_, with its leaves locked
   std::atomic<std::uint64_t> applied_index_{0};
 };
 
 }  // namespace hako::tree
 
-#include "hako/tree/leaf_eviction-inl.h"
-#include "hako/tree/leaf_guard-inl.h"
-#include "hako/tree/page_balance-inl.h"
-#include "hako/tree/page_descent-inl.h"
 #include "hako/tree/page_fetch-inl.h"
 #include "hako/tree/page_multi-inl.h"
 #include "hako/tree/page_multi_locks-inl.h"
-#include "hako/tree/page_prefetch-inl.h"
 #include "hako/tree/page_process-inl.h"
-#include "hako/tree/page_range-inl.h"
-#include "hako/tree/page_read-inl.h"
-#include "hako/tree/page_tree-inl.h"
-#include "hako/tree/page_verify-inl.h"

@@ -2,7 +2,7 @@
 // beside the pages. hash/line_uses.h has the same bits for a table.
 //
 // Invariants
-//   1. Slots and bits move together: PageEditor opens and closes gaps, and PageTree moves the bits where
+//   1. Slots and bits move together: PageEditor opens and closes gaps, and TreeShape moves the bits where
 //      it divides, joins or moves pages, all with the pages locked.
 //   2. A reader sets the bit of the slot that it has read, without a lock. It may set the bit of another
 //      record, or lose a bit; that misleads a choice a little and harms nothing.
@@ -92,6 +92,15 @@ struct alignas(64) PageUse {
       from.used.Has(i) ? used.Set(to) : used.Clear(to);
       from.kept.Has(i) ? kept.Set(to) : kept.Clear(to);
     }
+  }
+  // The bits of slots [at, end) become those of `right`.
+  void Divide(unsigned at, unsigned end, PageUse* right) {
+    right->Take(*this, at, end, 0);
+    PageUse left;
+    left.Clear();
+    left.Take(*this, 0, at, 0);
+    used.Write(left.used.Read());
+    kept.Write(left.kept.Read());
   }
 };
 static_assert(sizeof(PageUse) == 64);

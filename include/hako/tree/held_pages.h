@@ -1,14 +1,34 @@
-// Definitions of tree/buffer_pool.h: pages that one update needs in memory at the same time.
+// Pages that one update needs in memory at the same time.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "hako/tree/buffer_pool.h"
+#include "hako/format/page_format.h"
+#include "hako/sync/mutex.h"
+#include "hako/sync/version_lock.h"
+#include "hako/tree/checkpoint_progress.h"
+#include "hako/tree/lock_order.h"
+#include "hako/tree/page_clock.h"
+#include "hako/tree/page_states.h"
+#include "hako/tree/pool_memory.h"
 
 namespace hako::tree {
+
+// What the updates of a pool share that hold pages. One at a time does.
+struct PageHolds {
+  PageClock& clock;
+  PoolMemory& memory;
+  CheckpointProgress& progress;
+  format::PageLine* const lines;
+  sync::Mutex mutex ABSL_ACQUIRED_BEFORE(kMaintenanceLocks){};
+  // The bytes that finished updates hold until a checkpoint that began later has ended.
+  std::atomic<std::uint64_t> unsaved_bytes{0};
+};
 
 // Pages that are not evicted while the object lives: those of an update of more keys than the pool
 // has room for.
@@ -18,33 +38,35 @@ namespace hako::tree {
 // One update at a time holds pages. It begins when those of the previous update are written, or
 // when checkpoints have failed. No function may be called while a page is locked, except Release
 // and Add.
-template <File FileT, PageCodec Codec>
-class ABSL_SCOPED_LOCKABLE BufferPool<FileT, Codec>::HeldPages {
+class ABSL_SCOPED_LOCKABLE HeldPages {
  public:
-  explicit HeldPages(BufferPool& pool) ABSL_EXCLUSIVE_LOCK_FUNCTION(pool.hold_mutex_) : pool_(pool) {
+  // Bytes of a page, as a rule.
+  static constexpr std::uint64_t kUsualPage = 8192;
+
+  explicit HeldPages(PageHolds& holds) ABSL_EXCLUSIVE_LOCK_FUNCTION(holds.mutex) : holds_(holds) {
     static constexpr unsigned kFailedMax = 2;
-    pool_.hold_mutex_.Lock();
-    const CheckpointProgress& progress = pool_.progress_;
+    holds_.mutex.Lock();
+    CheckpointProgress& progress = holds_.progress;
     for (unsigned asked = 0; asked < kFailedMax; asked += progress.is_running() ? 0u : 1u) {
       const std::uint64_t seen = progress.num_saves();
-      if (pool_.unsaved_held_bytes() == 0) break;
-      pool_.progress_.WaitForSave(seen);
+      if (holds_.unsaved_bytes.load(std::memory_order_relaxed) == 0) break;
+      progress.WaitForSave(seen);
     }
   }
   HeldPages(const HeldPages&) = delete;
   ~HeldPages() ABSL_UNLOCK_FUNCTION() {
     Release(false);
-    pool_.hold_mutex_.Unlock();
+    holds_.mutex.Unlock();
   }
 
   // Makes room for pages that will be loaded and added; replaces the room of the last call.
   void MakeRoomFor(std::size_t num_pages) {
     const std::uint64_t before = std::exchange(room_, num_pages * kRoom);
-    pool_.held_bytes_.fetch_add(room_ - before, std::memory_order_relaxed);
+    holds_.memory.AddHeld(room_ - before);
   }
   // False if the page is not in memory.
   bool Add(std::uint32_t id) {
-    PageStates& states = pool_.states_;
+    PageStates& states = holds_.clock.states;
     sync::MutexLock lock(states.mutex);
     const bool is_cooling = states.Of(id) == PageStates::kCooling;
     if (!is_cooling && !states.IsInMemory(id)) return false;
@@ -52,10 +74,10 @@ class ABSL_SCOPED_LOCKABLE BufferPool<FileT, Codec>::HeldPages {
     ids_.push_back(id);
     if (is_cooling) {
       states.Set(id, PageStates::kCached);
-      sync::VersionLock(pool_.lines_[id].version).Unlock(false);
+      sync::VersionLock(holds_.lines[id].version).Unlock(false);
     }
     states.SetFlag(id, PageStates::kHeld, true);
-    pool_.held_bytes_.fetch_add(kRoom, std::memory_order_relaxed);
+    holds_.memory.AddHeld(kRoom);
     return true;
   }
 
@@ -64,22 +86,23 @@ class ABSL_SCOPED_LOCKABLE BufferPool<FileT, Codec>::HeldPages {
     static constexpr std::size_t kTogether = 256;  // per lock, as other threads wait for it
     MakeRoomFor(0);
     const std::uint64_t bytes = ids_.size() * kRoom;
+    PageStates& states = holds_.clock.states;
     for (std::size_t i = 0; i < ids_.size(); i += kTogether) {
-      sync::MutexLock lock(pool_.states_.mutex);
-      for (std::size_t j = i; j < std::min(ids_.size(), i + kTogether); ++j) pool_.states_.SetFlag(ids_[j], PageStates::kHeld, false);
+      sync::MutexLock lock(states.mutex);
+      for (std::size_t j = i; j < std::min(ids_.size(), i + kTogether); ++j) states.SetFlag(ids_[j], PageStates::kHeld, false);
     }
     ids_.clear();
     if (changed)
-      pool_.unsaved_held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+      holds_.unsaved_bytes.fetch_add(bytes, std::memory_order_relaxed);
     else if (bytes != 0)
-      pool_.EvictToLimit(bytes);
+      holds_.clock.EvictToLimit(bytes);
   }
 
  private:
   // Bytes of a page and its growth; a part of memory stays free.
   static constexpr std::uint64_t kRoom = kUsualPage + kUsualPage / 2;
 
-  BufferPool& pool_;
+  PageHolds& holds_;
   std::vector<std::uint32_t> ids_;
   std::uint64_t room_ = 0;
 };
