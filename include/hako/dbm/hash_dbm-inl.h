@@ -141,7 +141,7 @@ Status HashDBM<FileT>::WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&&
 
 template <File FileT>
 Status HashDBM<FileT>::RefreshSomeStamps(WriterState& mine) {
-  using Record = typename Space::SweptRecord;
+  using Record = typename Space::Sweep::Record;
   struct Named {
     bool Has(const Record& record) const { return index.Names(record.key_hash, record.handle); }
     void Prefetch(const std::vector<Record>& records) const {
@@ -151,7 +151,7 @@ Status HashDBM<FileT>::RefreshSomeStamps(WriterState& mine) {
     WriterState& writer;
     Index& index;
   };
-  return space_->Sweep(Named{mine, index()});
+  return space_->sweep().Advance(Named{mine, index()});
 }
 
 template <File FileT>

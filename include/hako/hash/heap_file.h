@@ -59,6 +59,7 @@ class HeapFile {
   HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   // At the file's end, one more than any record's handle.
   std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }
+  unsigned shift() const { return shift_; }
   std::uint64_t BlockBytes(const ScannedRecord& record) const { return BytesOf(ClassOf(record.key_size, record.value_size)); }
   HAKO_INLINE bool CopyIsIntact(const FetchedCopy& copy, std::uint64_t key_hash) const {
     return copy.value == nullptr || copy.check == CheckOf({copy.value, copy.value_size}, key_hash, copy.place);
@@ -129,7 +130,7 @@ class HeapFile {
   template <class B>
   Status CopyScanned(ScannedRecord* record, B& buffer) const;
 
- protected:
+  // ---- for the parts of a heap ----
   // A record's header, decoded.
   struct Head {
     std::uint32_t check = 0;
@@ -142,11 +143,28 @@ class HeapFile {
       return {{record + key_at(), lengths.key_size}, {record + key_at() + lengths.key_size, lengths.value_size}};
     }
   };
+  static constexpr std::uint64_t kStampAt = 4;  // behind the check
+  std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
+  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    return UnitsClassOf(format::RecordHeadSize(format::LengthsSize(key_size, value_size)) + key_size + value_size);
+  }
+  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
+  HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t offset) const {
+    return format::RecordCheck(value, key_hash, offset, secret_);
+  }
+  // Whether a record may start at `offset`, where `size` bytes are left.
+  bool DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const;
+  Status WriteOrPoison(std::uint64_t offset, std::string_view bytes) {
+    Status status = extents_->Write(offset, bytes);
+    if (!status.ok()) Poison(status);
+    return status;
+  }
+
+ protected:
   // The stamps of the current epoch, precomputed.
   struct EpochStamps {
     format::Stamp unborn, live, free;
   };
-  static constexpr std::uint64_t kStampAt = 4;                // behind the check
   static constexpr std::uint64_t kFixed = 6;                  // check and stamp
   static constexpr std::uint64_t kHeadMax = 16;               // without the head check
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
@@ -178,11 +196,6 @@ class HeapFile {
     HAKO_DCHECK(epoch < this->epoch());  // invariant 2
     durable_epoch_.store(epoch, std::memory_order_release);
   }
-  Status WriteOrPoison(std::uint64_t offset, std::string_view bytes) {
-    Status status = extents_->Write(offset, bytes);
-    if (!status.ok()) Poison(status);
-    return status;
-  }
   // The stamp of a record that an entry stops or starts naming could not be read, so its next stamp
   // is unknown. If a state became durable with the old one, it would have a record too many or too
   // few.
@@ -190,7 +203,6 @@ class HeapFile {
     if (extents_->file().IsWritable()) Poison(unread);
   }
 
-  std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
   HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + 8 <= extents_->tail(); }
   // Whether the record lies inside the file.
   HAKO_INLINE bool IsInside(std::uint64_t offset, const Head& head) const {
@@ -199,20 +211,11 @@ class HeapFile {
   HAKO_INLINE unsigned ShortClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
     return UnitsClassOf(format::kShortHead + key_size + value_size);
   }
-  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
-    return UnitsClassOf(format::RecordHeadSize(format::LengthsSize(key_size, value_size)) + key_size + value_size);
-  }
-  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
 
-  HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t offset) const {
-    return format::RecordCheck(value, key_hash, offset, secret_);
-  }
   bool IsIntact(const Head& head, const RecordView& record, std::uint64_t offset) const {
     return head.check == CheckOf(record.value, KeyHash(record.key), offset);
   }
   static Head DecodeHead(const char* bytes, std::size_t size);
-  // Whether a record may start at `offset`, where `size` bytes are left.
-  bool DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const;
   // Returns the size of the head.
   std::size_t EncodeHead(char* out, std::uint32_t check, format::Stamp stamp, std::uint64_t key_size, std::uint64_t value_size,
                          std::uint64_t offset) const;

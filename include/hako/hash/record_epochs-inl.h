@@ -42,7 +42,7 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWri
   this->UseEpoch(closed + 1);
   this->PublishEpoch();
   const log::Position position = log().BeginCheckpoint();
-  return {closed, extents_->tail(), position, pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver(), AppliedIndex()};
+  return {closed, extents_->tail(), position, pool_->TakeWaiting(), pool_->Take(unstamped), harvest_.IsOver(), AppliedIndex()};
 }
 
 template <File FileT>
@@ -59,9 +59,7 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
       super.num_records = num_records;
       super.applied_index = closed.applied_index;
       super.synced_at = WallClock();
-      super.sweep_extent = sweep_.extent;
-      super.sweep_to = sweep_.to;
-      super.sweep_end = sweep_.end;
+      sweep_.StorePlace(super);
     });
   }
   if (!status.ok()) {
@@ -92,10 +90,8 @@ void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed,
   }
   reclaimer_.EndClosed();
   if (closed.has_all_retired) extents_->StoreSealed(&format::LiveState::oldest_retired_epoch, closed.epoch);
-  const std::uint64_t until = harvest_next_.load(std::memory_order_relaxed) + harvest_end_ / kHarvestParts;
-  while (!HarvestIsOver() && !victims_.IsOn() && harvest_next_.load(std::memory_order_relaxed) <= until) {
-    as_writer([&] { HarvestFor(writer, 1); });
-  }
+  const std::uint64_t end = harvest_.ShareEnd();
+  while (harvest_.IsBefore(end)) as_writer([&] { harvest_.RunOnce(Found{*this, writer}); });
 }
 
 // Releases some magazines of a chain of small blocks or, in a mapped file, of any; returns the rest
@@ -103,7 +99,7 @@ void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed,
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain) {
   const bool evacuating = victims_.IsOn();
-  const HarvestLock harvest(*this);
+  const typename HeapHarvest<FileT>::Lock harvest(harvest_);
   return pool_->Drain(
       chain,
       [&](std::uint32_t handle) {
@@ -120,7 +116,7 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_
 // Stamps the blocks of a chain as free. Returns them, except frozen ones.
 template <File FileT>
 std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
-  const HarvestLock harvest(*this);
+  const typename HeapHarvest<FileT>::Lock harvest(harvest_);
   std::vector<std::uint32_t> handles;
   (void)pool_->Drain(chain, [&](std::uint32_t handle) {
     if (pinned_ != nullptr) pinned_->handed_out.Add(handle);

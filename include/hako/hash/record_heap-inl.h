@@ -7,15 +7,12 @@ namespace hako::hash {
 
 template <File FileT>
 RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size)
-    : Records(std::move(extents), min_read_size), HeapIndex<FileT>(*extents_) {
-  sweep_ = {extents_->super().sweep_extent, extents_->super().sweep_to,
-            std::min<std::uint64_t>(extents_->super().sweep_end, extents_->tail())};
-  const bool is_place = sweep_.extent >= format::kFirstExtent && sweep_.extent % format::kExtentUnit == 0 && sweep_.extent <= sweep_.to;
-  if (!is_place) sweep_ = {};  // the next pass starts at the beginning
-  first_epoch_ = extents_->super().epoch + 1;
-  const bool was_killed = extents_->found() == FoundState::kKilled;
-  if (was_killed) first_epoch_ = std::max(first_epoch_, extents_->LoadSealed(&format::LiveState::epoch) + 1);
-  this->UseEpoch(first_epoch_ + was_killed);
+    : Records(std::move(extents), min_read_size),
+      HeapIndex<FileT>(*extents_),
+      first_epoch_(FirstEpoch()),
+      harvest_(*this, victims_, first_epoch_),
+      sweep_(*this) {
+  this->UseEpoch(first_epoch_ + (extents_->found() == FoundState::kKilled));
 }
 
 template <File FileT>

@@ -45,12 +45,11 @@
 #include "hako/format/size_class.h"
 #include "hako/format/stamp.h"
 #include "hako/hash/chunk.h"
-#include "hako/hash/damaged_extents.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/free_block_pool.h"
 #include "hako/hash/heap_file.h"
+#include "hako/hash/heap_harvest.h"
 #include "hako/hash/heap_index.h"
-#include "hako/hash/kept_blocks.h"
 #include "hako/hash/lock_order.h"
 #include "hako/hash/mapped_records.h"
 #include "hako/hash/pinned_state.h"
@@ -58,6 +57,7 @@
 #include "hako/hash/reclaimer.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/record_view.h"
+#include "hako/hash/stamp_sweep.h"
 #include "hako/hash/victims.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/mutex.h"
@@ -185,19 +185,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   void EndReclaim() { reclaimer_.End(); }
   template <class ForEachWriter>
   std::uint64_t WaitingBytes(ForEachWriter&& for_each_writer) const;
-  // Refreshes some more records before an epoch ends: old stamps become ancient before epochs wrap.
-  // `named` asks the index:
-  //   bool Has(SweptRecord)   whether an entry names the record
-  //   void Prefetch(records)  not mapped: these will be refreshed
-  //   void RunLocked(span of at most 64 records, body)  not mapped: calls body(mask) with their
-  //                           buckets locked; bit i is set if an entry names record i
-  struct SweptRecord {
-    std::uint64_t key_hash;
-    std::uint32_t handle;
-    std::uint32_t block_bytes;  // 0 if it is long: its bytes have not been read
-  };
-  template <class Named>
-  Status Sweep(Named&& named);
+  using Sweep = StampSweep<Records>;
+  Sweep& sweep() { return sweep_; }
   void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
 
   // ---- for recovery ----
@@ -206,10 +195,6 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // Retires a record in the name of the process that was killed, if that left it live.
   void RetireLate(std::uint32_t handle) {
     if (IsPlace(OffsetOf(handle))) StoreStamp(handle, format::RetireLate(LoadStamp(handle), {epochs().durable, first_epoch_ - 1}));
-  }
-  // Before BeginHarvest: returns the function that gets all handles that the index names.
-  auto NamedNoter() {
-    return [noter = damaged_.GetNoter(extents_->tail()), shift = shift_](std::uint64_t handle) { noter.Note(handle << shift); };
   }
   // Calls complete(entries) for each intent that a killed process had published, then forgets it.
   template <class Complete>
@@ -220,15 +205,13 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   HAKO_INLINE void FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   // Frees bytes of a heap extent that no block has, in whole units.
   void FreeGap(WriterState& writer, std::uint64_t offset, std::uint64_t bytes) { pool_->FreeGap(writer.free, {offset, offset + bytes}); }
-  // After a process kill, finds the space that the dead process had free or waiting, extent by
-  // extent: whenever space is needed, a part with each synchronization, or all at once if the
-  // stamps that it left are old. Until then an extent is frozen: none of its blocks is handed out,
-  // so only stamps are written there. `num_records` are live.
-  void BeginHarvest(WriterState& writer, std::uint64_t num_records);
-  bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_acquire) >= harvest_end_; }
+  const HeapHarvest<FileT>& harvest() const { return harvest_; }
+  auto NamedNoter() { return harvest_.NamedNoter(); }
+  // `num_records` are live.
+  void BeginHarvest(WriterState& writer, std::uint64_t num_records) { harvest_.Begin(num_records, Found{*this, writer}); }
   template <class AsWriter>
   void HarvestAll(WriterState& writer, AsWriter&& as_writer) {
-    while (!HarvestIsOver()) as_writer([&] { HarvestFor(writer, 1); });
+    while (!harvest_.IsOver()) as_writer([&] { harvest_.RunOnce(Found{*this, writer}); });
   }
 
   // ---- a state that stays readable across epochs (hash/pinned_state.h); one at a time, and no
@@ -293,17 +276,10 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   std::uint64_t FreeBytes(ForEachWriter&& for_each_writer) const;
 
  private:
-  static constexpr std::uint64_t kHarvestParts = 512;
-  static constexpr std::uint64_t kSweepEpochs = 14'000;
-  static constexpr std::uint64_t kSweepPiece = 256 << 10, kSweepLeast = 4096;
-  static constexpr std::size_t kStampedAtOnce = 64;       // records, in one write
   static constexpr std::uint64_t kLongRecord = 8192;      // bytes
-  static constexpr int kHarvestsAtOnce = 2;               // extents, usually of 1 MiB
   static constexpr unsigned kReleasesAtOnce = 16;         // magazines
   static constexpr std::uint64_t kLarge = 1 << 20;        // bytes; its extent is returned once free
   static constexpr std::uint64_t kDirectChunk = 1 << 20;  // least extent in direct I/O, once the file has as much
-  // Stamps of this age make a harvest run at once: it must end before kOtherAgeMax.
-  static constexpr std::uint64_t kRetiredAgeMax = format::kOtherAgeMax / 2;
 
   RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size);
 
@@ -314,6 +290,10 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   template <class C, class B>
   [[gnu::noinline]] Match CopyAnyRecord(std::uint32_t handle, const C& is_current, B& buffer, RecordCopy* copy) const;
 
+  std::uint64_t FirstEpoch() const {
+    const std::uint64_t next = extents_->super().epoch + 1;
+    return extents_->found() == FoundState::kKilled ? std::max(next, extents_->LoadSealed(&format::LiveState::epoch) + 1) : next;
+  }
   // Whether the record is live and matches its check.
   bool IsIntact(std::uint32_t handle, RecordView* record) const;
   // Takes a small block of the thread's own, free or from its chunk; 0 if there is none.
@@ -335,31 +315,16 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   bool IsHeapExtent(Run run) const;
   void ReleaseIfExtent(Run run);
   void ReleaseExtent(Run run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(extents_mutex_);
-  void HarvestFor(WriterState& writer, std::uint64_t bytes);
-  bool HarvestSome(WriterState& writer);
-  void HarvestUntil(WriterState& writer, std::uint64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(harvest_mutex_);
-  void HarvestExtent(WriterState& writer, Extent extent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(harvest_mutex_);
-  // Holds harvest_mutex_, unless the harvest is over. Clang cannot check it.
-  class HarvestLock {
-   public:
-    explicit HarvestLock(RecordHeap& heap) ABSL_NO_THREAD_SAFETY_ANALYSIS : mutex_(heap.HarvestIsOver() ? nullptr : &heap.harvest_mutex_) {
-      if (mutex_ != nullptr) mutex_->Lock();
-    }
-    HarvestLock(const HarvestLock&) = delete;
-    ~HarvestLock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      if (mutex_ != nullptr) mutex_->Unlock();
-    }
-
-   private:
-    sync::Mutex* const mutex_;
+  // Takes the space that a harvest finds.
+  struct Found {
+    RecordHeap& heap;
+    WriterState& writer;
+    void Free(std::uint64_t offset, std::uint64_t bytes) { heap.FreeGap(writer, offset, bytes); }
+    void Wait(const ScannedRecord& record) { heap.Wait(writer, record.handle, record.key_size, record.value_size); }
   };
-  // Whether the block is not to be used again: the harvest has yet to visit it, or the header of its
-  // extent is damaged. REQUIRES: harvest_mutex_ held, or the harvest is over
-  bool IsFrozen(std::uint32_t handle) const {
-    HAKO_DCHECK(HarvestIsOver() || harvest_mutex_.IsHeld(true));
-    const std::uint64_t at = OffsetOf(handle);
-    return (at >= harvest_next_.load(std::memory_order_relaxed) && at < harvest_end_) || damaged_.Has(at);
-  }
+  bool HarvestSome(WriterState& writer) { return harvest_.RunSome(Found{*this, writer}); }
+  // See HeapHarvest::IsFrozen.
+  bool IsFrozen(std::uint32_t handle) const { return harvest_.IsFrozen(OffsetOf(handle)); }
   void Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   [[gnu::noinline]] void WaitLarge(std::uint64_t bytes) {
     reclaimer_.Add(bytes, [this] { return AllLive(); });
@@ -375,12 +340,6 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // evacuation is over.
   HAKO_INLINE void FreeStamped(WriterState& writer, std::uint32_t handle, unsigned size_class);
   [[gnu::noinline]] void ForgetBlock(std::uint32_t handle, unsigned size_class);
-  template <class Named>
-  Status SweepPiece(std::uint64_t bytes, Named&& named);
-  template <class Named>
-  Status SweepRecord(std::uint64_t offset, const char* bytes, std::uint64_t room, std::uint64_t* size, Named&& named);
-  void MakeAncient(std::uint64_t offset, const Head& head, std::uint64_t key_hash);
-  void StampAncient(std::span<const SweptRecord> run, std::uint64_t mask, std::uint64_t read_from);
 
   std::unique_ptr<FreeBlockPool> pool_;
   Reclaimer reclaimer_;
@@ -388,27 +347,16 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // Of this opening. After a process kill no update is of this epoch, but what Revive makes live:
   // a block born in the current epoch is free as soon as its record is removed, and the harvest
   // would find it a second time.
-  std::uint64_t first_epoch_;
-  std::atomic<std::uint64_t> harvest_next_{0};
-  std::uint64_t harvest_end_ = 0;
-  // Held to change harvest_next_, harvest_end_ and damaged_, which are also read without it.
-  sync::Mutex harvest_mutex_ ABSL_ACQUIRED_AFTER(kHeapLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
-  std::uint64_t live_to_harvest_ ABSL_GUARDED_BY(harvest_mutex_) = 0;  // live at the beginning and not yet found
-  std::vector<ChunkRest> doubtful_ ABSL_GUARDED_BY(harvest_mutex_);    // free, unless they hold a damaged record
-  DamagedExtents damaged_;
-  struct SweepPlace {
-    std::uint64_t extent, to, end;
-  };
-  SweepPlace sweep_;  // used by the thread that closes epochs
-  std::string sweep_buffer_;
-  std::vector<SweptRecord> sweep_found_;
+  const std::uint64_t first_epoch_;
+  HeapHarvest<FileT> harvest_;
+  Sweep sweep_;
   std::unique_ptr<PinnedState> pinned_;  // changed with writers kept out
   // Held while heap extents are returned to the file.
-  mutable sync::Mutex extents_mutex_ ABSL_ACQUIRED_AFTER(harvest_mutex_) ABSL_ACQUIRED_BEFORE(kIndexLocks);
+  mutable sync::Mutex extents_mutex_ ABSL_ACQUIRED_AFTER(kExtentLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
   int extent_pins_ ABSL_GUARDED_BY(extents_mutex_) = 0;
   // Held, shared, from the header of a new extent to its free space: without that it looks empty. A thread
   // that writes ahead is no writer then, so keeping writers out is not enough to choose victims.
-  sync::SharedMutex growth_mutex_ ABSL_ACQUIRED_AFTER(harvest_mutex_) ABSL_ACQUIRED_BEFORE(kIndexLocks);
+  sync::SharedMutex growth_mutex_ ABSL_ACQUIRED_AFTER(kExtentLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
   sync::WriteGate gate_;
 };
 
@@ -417,10 +365,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
 #include "hako/hash/record_allocation-inl.h"
 #include "hako/hash/record_epochs-inl.h"
 #include "hako/hash/record_evacuation-inl.h"
-#include "hako/hash/record_harvest-inl.h"
 #include "hako/hash/record_heap-inl.h"
 #include "hako/hash/record_note-inl.h"
 #include "hako/hash/record_pin-inl.h"
-#include "hako/hash/record_sweep-inl.h"
 
 static_assert(hako::hash::RecordSpace<hako::hash::RecordHeap<hako::MemoryMapParallelFile>>);

@@ -27,7 +27,7 @@ template <class ForEachWriter>
 std::string RecordHeap<FileT>::TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed) {
   std::string note;
   // Without the harvest's: it finds the free extents again.
-  const bool is_harvested = HarvestIsOver() && damaged_.empty();
+  const bool is_harvested = harvest_.IsComplete();
   const std::vector<Extent> free = is_harvested ? extents_->free_extents() : std::vector<Extent>();
   internal::PutNumber(&note, free.size());
   for (const Extent& extent : free) {
@@ -93,7 +93,7 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
     BeginHarvest(writer, extents_->super().num_records);
     return note.empty() ? absl::OkStatus() : bad("it goes on behind its end", extents_->super().tail);
   }
-  damaged_.EndNoting();
+  harvest_.Skip();
   if (!internal::TakeNumber(&note, &count)) return is_short();
   for (std::uint64_t before = 0; count != 0; --count, before = b) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b)) return is_short();

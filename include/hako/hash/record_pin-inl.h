@@ -24,7 +24,7 @@ class RecordHeap<FileT>::ExtentPin {
 template <File FileT>
 template <class ForEachWriter>
 Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
-  HAKO_DCHECK(pinned_ == nullptr && HarvestIsOver() && HasPinnedExtents());
+  HAKO_DCHECK(pinned_ == nullptr && harvest_.IsOver() && HasPinnedExtents());
   HAKO_ASSIGN_OR_RETURN(pinned_, PinnedState::Create(epoch(), extents_->tail(), this->HandleAt(extents_->tail())));
   GatherFree(for_each_writer);
   for_each_writer([&](WriterState& writer) {
