@@ -126,6 +126,24 @@ class HeapFile {
   };
   // Reads it, by pieces of the size of the buffer, and checks it. REQUIRES: `buffer` has at least 4 KiB
   CheckedRecord CheckRecord(std::uint32_t handle, ReadsFrom reads_from, std::span<char> buffer) const;
+  // The bytes of the blocks that live and unborn records occupy in a heap extent.
+  StatusOr<std::uint64_t> LiveBytes(Extent extent) const {
+    std::uint64_t bytes = 0;
+    HAKO_RETURN_IF_ERROR(Scan(extent.offset, extent.offset + extent.bytes, [&](const ScannedRecord& record) {
+      const bool is_live = record.stamp.IsLive() || record.stamp.state() == format::BlockState::kUnborn;
+      if (is_live) bytes += BlockBytes(record);
+      return absl::OkStatus();
+    }));
+    return bytes;
+  }
+  // Whether to copy the record would keep others waiting. Such a record is moved without locks.
+  bool IsLong(std::uint32_t handle) const {
+    char bytes[kHeadMax];
+    const std::uint64_t offset = OffsetOf(handle);
+    if (!IsPlace(offset)) return false;
+    const std::uint64_t size = std::min<std::uint64_t>(sizeof(bytes), extents_->tail() - offset);
+    return extents_->Read(offset, bytes, size).ok() && DecodeHead(bytes, static_cast<std::size_t>(size)).size() > kLongRecord;
+  }
   // Copies the key and the value of a scanned record to the buffer, also if they are not in memory.
   template <class B>
   Status CopyScanned(ScannedRecord* record, B& buffer) const;
@@ -143,6 +161,15 @@ class HeapFile {
       return {{record + key_at(), lengths.key_size}, {record + key_at() + lengths.key_size, lengths.value_size}};
     }
   };
+  // The stamps of the current epoch, precomputed.
+  struct EpochStamps {
+    format::Stamp unborn, live, free;
+  };
+  EpochStamps stamps() const {
+    const std::uint64_t bits = stamps_.load(std::memory_order_relaxed);
+    const auto at = [bits](int i) { return format::Stamp(static_cast<std::uint16_t>(bits >> (16 * i))); };
+    return {at(0), at(1), at(2)};
+  }
   static constexpr std::uint64_t kStampAt = 4;  // behind the check
   std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
   unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
@@ -161,13 +188,10 @@ class HeapFile {
   }
 
  protected:
-  // The stamps of the current epoch, precomputed.
-  struct EpochStamps {
-    format::Stamp unborn, live, free;
-  };
   static constexpr std::uint64_t kFixed = 6;                  // check and stamp
   static constexpr std::uint64_t kHeadMax = 16;               // without the head check
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
+  static constexpr std::uint64_t kLongRecord = 8192;
 
   explicit HeapFile(std::unique_ptr<ExtentFile<FileT>> extents)
       : extents_(std::move(extents)),
@@ -178,11 +202,6 @@ class HeapFile {
         durable_epoch_(extents_->super().epoch),
         refusal_(extents_->file().IsWritable() ? absl::OkStatus() : ReadOnlyError()) {}
 
-  EpochStamps stamps() const {
-    const std::uint64_t bits = stamps_.load(std::memory_order_relaxed);
-    const auto at = [bits](int i) { return format::Stamp(static_cast<std::uint16_t>(bits >> (16 * i))); };
-    return {at(0), at(1), at(2)};
-  }
   void UseEpoch(std::uint64_t epoch) {
     using format::BlockState;
     std::uint64_t bits = 0;

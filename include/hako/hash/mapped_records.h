@@ -48,7 +48,7 @@ class MappedRecords : public HeapFile<FileT> {
   static constexpr bool kReadsAhead = false;
   // Whether the block of a retired small record keeps its stamp until it is used again.
   static constexpr bool kStampsLate = false;
-  using Heap::CheckOf, Heap::OffsetOf;
+  using Heap::CheckOf, Heap::OffsetOf, Heap::stamps;
   using typename Heap::Head;
 
   // A mapped file is in memory: nothing is read ahead.
@@ -127,7 +127,6 @@ class MappedRecords : public HeapFile<FileT> {
   using Heap::IsInside;
   using Heap::IsPlace;
   using Heap::kHeadMax;
-  using Heap::stamps;
   using Value = std::string_view;  // of a long record, where it is
 
   MappedRecords(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t)

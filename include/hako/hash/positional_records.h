@@ -58,7 +58,7 @@ class PositionalRecords : public HeapFile<FileT> {
   // Whether the block of a retired small record keeps its stamp until it is used again.
   static constexpr bool kStampsLate = true;
   using Ahead = std::conditional_t<kReadsAhead, ReadAhead, NoReadAhead>;
-  using Heap::CheckOf, Heap::OffsetOf;
+  using Heap::CheckOf, Heap::OffsetOf, Heap::stamps;
   using typename Heap::Head;
 
   // Adds the record to those that Read(ahead) will read.
@@ -117,7 +117,6 @@ class PositionalRecords : public HeapFile<FileT> {
   using Heap::extents_;
   using Heap::IsInside;
   using Heap::IsPlace;
-  using Heap::stamps;
   using Value = StoredValue<FileT>;  // of a long record, where it is
 
   PositionalRecords(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size)

@@ -104,7 +104,7 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_
       chain,
       [&](std::uint32_t handle) {
         if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
-        if (evacuating && IsVictim(handle)) return ForgetBlock(handle, size_class);
+        if (evacuating && victims_.HoldBlock(handle, size_class)) return;
         if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it, or its extent is damaged
         if (Records::kStampsLate) return pool_->Push(writer.free, FreeBlockPool::kUnstamped + size_class, handle);
         StoreStamp(handle, stamps().free);
@@ -167,6 +167,75 @@ template <File FileT>
 void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
   const format::Stamp refreshed = format::Refresh(stamp, epochs());
   if (refreshed.bits() != stamp.bits()) StoreStamp(handle, refreshed);
+}
+
+template <File FileT>
+template <class ForEachWriter>
+std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachWriter&& for_each_writer) const {
+  std::uint64_t bytes = extents_->free_extent_bytes() + pool_->free_bytes();
+  for (unsigned list = 0; list < FreeBlockPool::kWaiting; ++list) {
+    const auto add = [&](std::uint32_t) { bytes += BytesOf(list % format::kSizeClasses); };
+    if (list >= FreeBlockPool::kUnstamped) pool_->ForEach(list, add);
+    for_each_writer([&](WriterState& writer) { pool_->ForEach(writer.free, list, add); });
+  }
+  for_each_writer([&](WriterState& writer) {
+    bytes += writer.waiting_bytes;
+    bytes += writer.chunk.bytes();
+  });
+  return bytes;
+}
+
+// ---- a pinned state ----
+
+// Moves all free blocks to the pool, which from now on records the blocks that it hands out.
+template <File FileT>
+template <class ForEachWriter>
+Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
+  HAKO_DCHECK(pinned_ == nullptr && harvest_.IsOver() && heap_extents_.HasPins());
+  HAKO_ASSIGN_OR_RETURN(pinned_, PinnedState::Create(epoch(), extents_->tail(), this->HandleAt(extents_->tail())));
+  GatherFree(for_each_writer);
+  for_each_writer([&](WriterState& writer) {
+    pool_->Flush(writer.free, FreeBlockPool::kUnstamped, FreeBlockPool::kWaiting);
+    if (writer.ahead.bytes() != 0) pinned_->handed_out.Add(this->HandleAt(writer.ahead.begin));
+  });
+  pool_->NoteHandedOut(&pinned_->handed_out);
+  return absl::OkStatus();
+}
+
+template <File FileT>
+template <class Visit>
+Status RecordHeap<FileT>::ScanPinned(Visit&& visit) const {
+  return Scan(format::kFirstExtent, pinned_->tail, [&](const ScannedRecord& record) {
+    return pinned_->Has(record.handle, record.stamp, epoch()) ? visit(record) : absl::OkStatus();
+  });
+}
+
+// Replaces the blocks' stamps as usual, before epochs wrap, but keeps the blocks until the pin
+// ends.
+template <File FileT>
+void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
+  std::vector<std::uint32_t>& waiting = pinned_->waiting[size_class];
+  const std::size_t before = waiting.size();
+  (void)pool_->Drain(chain, [&](std::uint32_t handle) {
+    pinned_->released.Add(handle);
+    // If there is no memory for the list: lost space, not lost data.
+    if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);
+  });
+  std::atomic_thread_fence(std::memory_order_release);
+  StampFree(std::span(waiting).subspan(before));
+}
+
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::UnpinState(WriterState& writer, AsWriter&& as_writer) {
+  if (pinned_ == nullptr) return;
+  HAKO_DCHECK(!heap_extents_.HasPins());
+  pool_->NoteHandedOut(nullptr);
+  const std::unique_ptr<PinnedState> pinned = std::move(pinned_);
+  for (unsigned c = 0; c < pinned->waiting.size(); ++c) {
+    std::erase_if(pinned->waiting[c], [this](std::uint32_t handle) { return IsFrozen(handle); });
+    FreeSlowly(writer, c, std::move(pinned->waiting[c]), as_writer);
+  }
 }
 
 }  // namespace hako::hash

@@ -6,24 +6,28 @@
 namespace hako::hash {
 
 template <File FileT>
-RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size)
+RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::unique_ptr<FreeBlockPool> pool, std::uint64_t min_read_size)
     : Records(std::move(extents), min_read_size),
       HeapIndex<FileT>(*extents_),
+      pool_(std::move(pool)),
+      victims_(*pool_, shift_),
       first_epoch_(FirstEpoch()),
       harvest_(*this, victims_, first_epoch_),
-      sweep_(*this) {
+      sweep_(*this),
+      heap_extents_(*this, *pool_, this->IsDirect()) {
   this->UseEpoch(first_epoch_ + (extents_->found() == FoundState::kKilled));
 }
 
 template <File FileT>
 StatusOr<std::unique_ptr<RecordHeap<FileT>>> RecordHeap<FileT>::Open(std::unique_ptr<ExtentFile<FileT>> extents,
                                                                      std::uint64_t min_read_size) {
-  std::unique_ptr<RecordHeap> self(new RecordHeap(std::move(extents), min_read_size));
-  const auto begins_at = [](const void* heap, std::uint64_t offset) {
-    const StatusOr<std::uint64_t> bytes = static_cast<const RecordHeap*>(heap)->extents_->HeapExtentBytes(offset);
+  const auto begins_at = [](const void* file, std::uint64_t offset) {
+    const StatusOr<std::uint64_t> bytes = static_cast<const ExtentFile<FileT>*>(file)->HeapExtentBytes(offset);
     return bytes.ok() && *bytes != 0;
   };
-  HAKO_ASSIGN_OR_RETURN(self->pool_, FreeBlockPool::Create(self->shift_, {begins_at, self.get()}));
+  HAKO_ASSIGN_OR_RETURN(std::unique_ptr<FreeBlockPool> pool,
+                        FreeBlockPool::Create(std::uint32_t{extents->super().align_pow}, {begins_at, extents.get()}));
+  std::unique_ptr<RecordHeap> self(new RecordHeap(std::move(extents), std::move(pool), min_read_size));
   if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(self->UseIndexArena());
   return self;
 }
@@ -119,7 +123,7 @@ std::uint32_t RecordHeap<FileT>::WriteAhead(WriterState& writer, std::uint64_t k
     if (IndexHas(writer.ahead)) writer.ahead = {};
     writer.Leave();
     if (writer.ahead.bytes() != 0) break;
-    *error = Grow(bytes, most);  // may take long: the file system allocates
+    *error = heap_extents_.Grow(bytes, most);  // may take long: the file system allocates
     if (!error->ok()) return 0;
   }
   const std::uint32_t handle = HandleOf(writer.ahead.begin);
@@ -131,6 +135,20 @@ std::uint32_t RecordHeap<FileT>::WriteAhead(WriterState& writer, std::uint64_t k
   ReleaseFreed(writer);
   writer.Leave();
   return 0;
+}
+
+template <File FileT>
+StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(WriterState& mover, std::uint32_t handle) {
+  HAKO_RETURN_IF_ERROR(Health());
+  HAKO_ASSIGN_OR_RETURN(const RecordView record, View(mover, handle));
+  const std::string key(record.key), value(record.value);
+  Status error;
+  const unsigned size_class = ClassOf(key.size(), value.size());
+  std::uint32_t copy = pool_->IsSmall(size_class) ? Carve(mover, size_class) : 0;
+  if (copy == 0) copy = CarveSlowly(mover, size_class, &error);
+  if (copy == 0) return error;
+  HAKO_RETURN_IF_ERROR(this->Put(mover.write_buffer, copy, fresh_stamp(), KeyHash(key), key, value));
+  return copy;
 }
 
 template <File FileT>
@@ -230,16 +248,11 @@ HAKO_INLINE void RecordHeap<FileT>::FreeBlock(WriterState& writer, std::uint32_t
 
 template <File FileT>
 HAKO_INLINE void RecordHeap<FileT>::FreeStamped(WriterState& writer, std::uint32_t handle, unsigned size_class) {
-  if (victims_.IsOn() && IsVictim(handle)) [[unlikely]]
-    return ForgetBlock(handle, size_class);
+  if (victims_.IsOn() && victims_.HoldBlock(handle, size_class)) [[unlikely]]
+    return;
   const Run run = pool_->FreeBlock(writer.free, size_class, handle);
-  if (run.bytes() >= kLarge) [[unlikely]]
-    ReleaseIfExtent(run);
-}
-
-template <File FileT>
-void RecordHeap<FileT>::ForgetBlock(std::uint32_t handle, unsigned size_class) {
-  victims_.Hold({OffsetOf(handle), OffsetOf(handle) + BytesOf(size_class)});
+  if (run.bytes() >= HeapExtents<FileT>::kLarge) [[unlikely]]
+    heap_extents_.ReturnIfFree(run);
 }
 
 // An intent's block is unborn: the harvest finds it.

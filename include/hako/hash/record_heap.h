@@ -47,6 +47,8 @@
 #include "hako/hash/chunk.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/free_block_pool.h"
+#include "hako/hash/free_space_note.h"
+#include "hako/hash/heap_extents.h"
 #include "hako/hash/heap_file.h"
 #include "hako/hash/heap_harvest.h"
 #include "hako/hash/heap_index.h"
@@ -229,15 +231,16 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
 
   // ---- moving records together; one evacuation at a time ----
   // Marks heap extents as victims: none of their blocks is handed out any more, and blocks that
-  // become free are forgotten. Removes from the list the extents to which a long record is being
+  // become free are held back. Removes from the list the extents to which a long record is being
   // written. REQUIRES: writers kept out
   template <class ForEachWriter>
-  void BeginEvacuation(std::vector<Extent>& victims, ForEachWriter&& for_each_writer);
-  bool IsVictim(std::uint32_t handle) const { return victims_.Has(OffsetOf(handle)); }
-  // Whether copying the record would keep others waiting; such a record is moved by WriteAhead,
-  // before its bucket is locked.
-  bool IsLong(std::uint32_t handle) const;
-  // Copies the record into a chunk of the mover; the copy is to be published in its place.
+  void BeginEvacuation(std::vector<Extent>& victims, ForEachWriter&& for_each_writer) {
+    for_each_writer([this](const WriterState& writer) { gate_.AssertKeptOut(writer); });
+    heap_extents_.RunWithoutGrowth([&] { victims_.Begin(victims, extents_->tail(), for_each_writer); });
+  }
+  bool IsVictim(std::uint32_t handle) const { return victims_.Has(handle); }
+  // Copies the record into a chunk of the mover; the copy is to be published in its place. A long record
+  // (IsLong) is copied by WriteAhead instead, before its bucket is locked.
   StatusOr<std::uint32_t> Relocate(WriterState& mover, std::uint32_t handle);
   // A record to be copied without locks, by WriteAhead. Its value is where the record is.
   struct LongRecord {
@@ -246,42 +249,39 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   };
   StatusOr<LongRecord> FindLong(std::uint32_t handle) const;
   // Frees the victims' extents if they are `emptied`, that is, hold no record of the last synced
-  // state nor any other; otherwise frees only the forgotten blocks. REQUIRES: writers kept out
+  // state nor any other; otherwise frees only the space that was held back. REQUIRES: writers kept out
   void EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied);
   void ReleaseChunk(WriterState& mover) { pool_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
   // The mover's retired blocks wait with those of writers; its unused ones become free.
-  void ReleaseMover(WriterState& mover);
-  // The bytes of the blocks that live and unborn records occupy in a heap extent.
-  StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
-
-  // Returns wholly free heap extents to the file, for any use. Does nothing while extents are
-  // pinned.
-  void ReleaseExtents();
-  // While a pin exists no heap extent is returned to the file, so a list of them stays valid.
-  class ExtentPin;  // hash/record_pin-inl.h
-  bool HasPinnedExtents() const {
-    sync::MutexLock lock(extents_mutex_);
-    return extent_pins_ != 0;
+  void ReleaseMover(WriterState& mover) {
+    ReleaseChunk(mover);
+    pool_->Flush(mover.free, 0, FreeBlockPool::kLists);
   }
+
+  HeapExtents<FileT>& heap_extents() { return heap_extents_; }
   // Moves the threads' free blocks and chunks to the shared pool. REQUIRES: writers kept out
   template <class ForEachWriter>
   void GatherFree(ForEachWriter&& for_each_writer);
 
   // The free space, as a clean close stores it; and the reverse.
   template <class ForEachWriter>
-  std::string TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed);
-  Status ReadNote(WriterState& writer, std::string_view note);
+  std::string TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed) {
+    return FreeSpaceNote(records(), *this, *pool_, harvest_).Take(for_each_writer, closed.waiting);
+  }
+  Status ReadNote(WriterState& writer, std::string_view note) {
+    HAKO_ASSIGN_OR_RETURN(const bool is_complete, FreeSpaceNote(records(), *this, *pool_, harvest_).Read(writer.free, note));
+    if (!is_complete) BeginHarvest(writer, extents_->super().num_records);
+    return absl::OkStatus();
+  }
 
   template <class ForEachWriter>
   std::uint64_t FreeBytes(ForEachWriter&& for_each_writer) const;
 
  private:
-  static constexpr std::uint64_t kLongRecord = 8192;      // bytes
-  static constexpr unsigned kReleasesAtOnce = 16;         // magazines
-  static constexpr std::uint64_t kLarge = 1 << 20;        // bytes; its extent is returned once free
-  static constexpr std::uint64_t kDirectChunk = 1 << 20;  // least extent in direct I/O, once the file has as much
+  static constexpr unsigned kReleasesAtOnce = 16;  // magazines
 
-  RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size);
+  RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::unique_ptr<FreeBlockPool> pool, std::uint64_t min_read_size);
+  Records& records() { return *this; }
 
   using Heap::BytesOf, Heap::CheckOf, Heap::ClassOf, Heap::extents_, Heap::HandleOf, Heap::IsPlace, Heap::shift_, Heap::stamps;
   using Records::fresh_stamp, Records::Load, Records::LoadStamp, Records::StoreStamp;
@@ -306,15 +306,6 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // free.
   bool IndexHas(Run run) const { return run.bytes() != 0 && extents_->IndexHas({run.begin, run.bytes()}); }
   std::uint32_t CutSmall(WriterState& writer, unsigned size_class);
-  // Allocates a heap extent with room for a block.
-  Status Grow(std::uint64_t bytes, std::uint64_t most);
-  // The size of an extent to allocate for a block of `bytes`; `most` bytes are enough at any
-  // alignment.
-  std::uint64_t ExtentSize(std::uint64_t bytes, std::uint64_t most) const;
-  // Whether the run is the whole record space of a heap extent.
-  bool IsHeapExtent(Run run) const;
-  void ReleaseIfExtent(Run run);
-  void ReleaseExtent(Run run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(extents_mutex_);
   // Takes the space that a harvest finds.
   struct Found {
     RecordHeap& heap;
@@ -336,12 +327,11 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   void FreeSlowly(WriterState& writer, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer);
   std::uint32_t ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain);
   void KeepPinned(unsigned size_class, std::uint32_t chain);
-  // Makes a block that is stamped as free available. A victim's block is forgotten until the
+  // Makes a block that is stamped as free available. A victim's block is held back until the
   // evacuation is over.
   HAKO_INLINE void FreeStamped(WriterState& writer, std::uint32_t handle, unsigned size_class);
-  [[gnu::noinline]] void ForgetBlock(std::uint32_t handle, unsigned size_class);
 
-  std::unique_ptr<FreeBlockPool> pool_;
+  const std::unique_ptr<FreeBlockPool> pool_;
   Reclaimer reclaimer_;
   Victims victims_;
   // Of this opening. After a process kill no update is of this epoch, but what Revive makes live:
@@ -351,12 +341,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   HeapHarvest<FileT> harvest_;
   Sweep sweep_;
   std::unique_ptr<PinnedState> pinned_;  // changed with writers kept out
-  // Held while heap extents are returned to the file.
-  mutable sync::Mutex extents_mutex_ ABSL_ACQUIRED_AFTER(kExtentLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
-  int extent_pins_ ABSL_GUARDED_BY(extents_mutex_) = 0;
-  // Held, shared, from the header of a new extent to its free space: without that it looks empty. A thread
-  // that writes ahead is no writer then, so keeping writers out is not enough to choose victims.
-  sync::SharedMutex growth_mutex_ ABSL_ACQUIRED_AFTER(kExtentLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
+  HeapExtents<FileT> heap_extents_;
   sync::WriteGate gate_;
 };
 
@@ -364,9 +349,6 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
 
 #include "hako/hash/record_allocation-inl.h"
 #include "hako/hash/record_epochs-inl.h"
-#include "hako/hash/record_evacuation-inl.h"
 #include "hako/hash/record_heap-inl.h"
-#include "hako/hash/record_note-inl.h"
-#include "hako/hash/record_pin-inl.h"
 
 static_assert(hako::hash::RecordSpace<hako::hash::RecordHeap<hako::MemoryMapParallelFile>>);
