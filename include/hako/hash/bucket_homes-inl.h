@@ -109,7 +109,7 @@ void BucketIndex<Space>::RunLocked(WriterState& writer, std::span<const Record> 
   std::uint64_t mask = 0;
   for (std::size_t i = 0; i < records.size(); ++i) {
     Line& home = lines_.Home(homes.PlaceOf(records[i].key_hash).index);
-    const Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
+    const Status chain = lines_.ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
       if (handle == records[i].handle) mask |= std::uint64_t{1} << i;
     });
     (void)chain;  // a broken chain is reported by the next call that needs the rest of it

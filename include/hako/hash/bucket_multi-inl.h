@@ -41,9 +41,9 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::MakeRoom() {
     HAKO_RETURN_IF_ERROR(capacity.CheckBatch(records));
     for (const Record& record : records_) {
       if (record.action.kind() == ActionT::Kind::kSet && record.entry.handle != 0)
-        index_.NoteEntry(*record.entry.line, record.entry.i, false);
+        index_.eviction_.NoteUse(*record.entry.line, record.entry.i);
     }
-    if (inserted != 0) index_.EvictForInsertion(writer_, inserted);
+    if (inserted != 0) index_.eviction_.EvictForInsertion(writer_, inserted);
   }
   return absl::OkStatus();
 }
@@ -114,7 +114,7 @@ StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::spa
   HAKO_RETURN_IF_ERROR(guard.MakeRoom());
   HAKO_RETURN_IF_ERROR(guard.WriteLong());
   HAKO_RETURN_IF_ERROR(guard.Apply());
-  if (IsLimited()) EvictForInsertion(writer, 0);  // with many buckets locked too few records could go
+  if (IsLimited()) eviction_.EvictForInsertion(writer, 0);  // with many buckets locked too few records could go
   return true;
 }
 

@@ -19,7 +19,7 @@ Status BucketIndex<Space>::Redo(WriterState& writer, std::span<const format::Int
     Line* named = nullptr;  // has the entry that names `handle`
     unsigned at = 0;
     bool is_entered = false;
-    HAKO_RETURN_IF_ERROR(ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+    HAKO_RETURN_IF_ERROR(lines_.ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t handle) {
       if (handle == entry.handle) named = &line, at = i;
       is_entered = is_entered || handle == entry.fresh;
     }));
@@ -31,9 +31,9 @@ Status BucketIndex<Space>::Redo(WriterState& writer, std::span<const format::Int
     } else if (!is_entered && entry.fresh != 0) {
       HAKO_RETURN_IF_ERROR(Insert<false>(
           guard, entry.key_hash, [&entry](Status*) { return entry.fresh; }, [this] { return lines_.NewOverflow(); }));
-      count_.fetch_add(1, std::memory_order_relaxed);
+      count_.Add(1);
     }
-    if (named != nullptr && entry.fresh == 0) count_.fetch_sub(1, std::memory_order_relaxed);
+    if (named != nullptr && entry.fresh == 0) count_.Add(-1);
     if (entry.fresh != 0) space_.Revive(entry.fresh);
     if constexpr (IntentSpace<Space>) {
       if (entry.handle != 0) space_.RetireLate(entry.handle);

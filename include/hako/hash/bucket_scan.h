@@ -129,13 +129,13 @@ HAKO_INLINE void BucketScan<Space>::PrefetchAfter(std::uint64_t first) const {
   const auto& lines = index_->lines_;
   Prefetch(&lines.Home(first + kLineAhead));
   Line& line = lines.Home(first + kRecordsAhead);
-  const std::uint32_t header = index_->Header(line);
-  for (unsigned i = 0; i < index_->EntriesIn(header); ++i) space.Prefetch(LoadSlot(line, i));
+  const std::uint32_t header = LoadHeader(line);
+  for (unsigned i = 0; i < EntriesIn(header); ++i) space.Prefetch(LoadSlot(line, i));
   if (HasLink(header)) Prefetch(lines.Overflow(LoadSlot(line, format::kLinkEntry)));
   Line* near = &lines.Home(first + kRestAhead);
-  const std::uint32_t near_header = index_->Header(*near);
+  const std::uint32_t near_header = LoadHeader(*near);
   if (long_records_) {
-    for (unsigned i = 0; i < index_->EntriesIn(near_header); ++i) space.PrefetchRest(LoadSlot(*near, i));
+    for (unsigned i = 0; i < EntriesIn(near_header); ++i) space.PrefetchRest(LoadSlot(*near, i));
   }
   if (!HasLink(near_header)) return;
   near = lines.Overflow(LoadSlot(*near, format::kLinkEntry));
@@ -151,8 +151,8 @@ void BucketScan<Space>::ReadTogether(std::uint64_t first) const {
   for (std::uint64_t index = first; index < std::min(first + kReadTogether, end_); ++index) {
     unsigned links = 0;
     for (Line* line = &index_->lines_.Home(index); line != nullptr && links < 2; ++links) {
-      const std::uint32_t header = index_->Header(*line);
-      for (unsigned i = 0; i < index_->EntriesIn(header); ++i) index_->space_.Want(ahead, LoadSlot(*line, i));
+      const std::uint32_t header = LoadHeader(*line);
+      for (unsigned i = 0; i < EntriesIn(header); ++i) index_->space_.Want(ahead, LoadSlot(*line, i));
       line = HasLink(header) ? index_->lines_.Overflow(LoadSlot(*line, format::kLinkEntry)) : nullptr;
     }
   }
@@ -189,13 +189,13 @@ HAKO_INLINE Status BucketScan<Space>::CopyChain(std::uint64_t index, bool lock_i
   if (!*raced) [[likely]] {
     unsigned hops = 0;
     for (std::uint32_t header = version; (damaged = CopyLine(*line, header, is_current)) == 0 && HasLink(header);) {
-      StatusOr<Line*> next = index_->NextLine(*line, header, &hops);
+      StatusOr<Line*> next = index_->lines_.NextLine(*line, header, &hops);
       if (!next.ok()) {
         status = next.status();
         break;
       }
       line = *next;
-      header = index_->Header(*line);
+      header = LoadHeader(*line);
     }
     // Damage counts only under the lock: a writer that changes nothing restores the version.
     *raced = !is_current() || (damaged != 0 && !lock_it);
@@ -211,7 +211,7 @@ std::uint32_t BucketScan<Space>::CopyLine(Line& line, std::uint32_t header, cons
   if (size_ + format::kLineEntries > records_.size()) records_.resize(2 * size_ + 2 * format::kLineEntries);
   RecordCopy* copy = records_.data() + size_;
   std::uint32_t damaged = 0;
-  const unsigned entries = index_->EntriesIn(header);
+  const unsigned entries = EntriesIn(header);
   for (unsigned i = 0; i < entries; ++i) {
     const std::uint32_t handle = LoadSlot(line, i);
     if (handle == 0) continue;
