@@ -156,7 +156,7 @@ class DamagedBucketIndexTest : public testing::Test {
   }
   Status Verify() {
     Status status = table_.RunExclusive([&] { return hash::VerifyLines(table_.index.lines(), 400, [](std::uint32_t, std::uint32_t) {}); });
-    status.Update(hash::VerifyRecords(table_.index, table_.space, *table_.writers.Mine()));
+    status.Update(hash::VerifyRecords(table_.index, *table_.writers.Mine()));
     return status;
   }
   format::BucketLine& Home(std::uint64_t i) { return table_.index.lines().Home(i); }

@@ -113,7 +113,7 @@ class ToyTable {
     std::uint64_t twins = 0;
     const auto count_twin = [&twins](std::uint32_t, std::uint32_t) { ++twins; };
     EXPECT_THAT(RunExclusive([&] { return hash::VerifyLines(index.lines(), model.size(), count_twin); }), IsOk());
-    EXPECT_THAT(hash::VerifyRecords(index, space, *writers.Mine()), IsOk());
+    EXPECT_THAT(hash::VerifyRecords(index, *writers.Mine()), IsOk());
     for (std::uint64_t i = 0; i < index.num_lines(); ++i) {
       const format::BucketLine& line = index.lines().Home(i);
       for (unsigned e = 0; e < format::kLinkEntry; ++e) EXPECT_TRUE(line.slots[e] != 0 || line.tags[e] == 0) << "an empty entry is lost";

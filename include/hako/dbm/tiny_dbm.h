@@ -168,7 +168,7 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
     if (mine == nullptr) return writers_.Refusal();
     HAKO_RETURN_IF_ERROR(
         this->RunExclusive([&] { return hash::VerifyLines(index().lines(), this->Count(), [](std::uint32_t, std::uint32_t) {}); }));
-    HAKO_RETURN_IF_ERROR(hash::VerifyRecords(index(), *space_, *mine));
+    HAKO_RETURN_IF_ERROR(hash::VerifyRecords(index(), *mine));
     return this->VerifyTimes();
   }
   HAKO_OR_NO_MEMORY

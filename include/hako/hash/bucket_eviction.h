@@ -118,13 +118,9 @@ class BucketEviction<Space> {
 
  private:
   static constexpr std::uint64_t kGroup = 16;     // buckets that the hand visits in a step
-  static constexpr unsigned kEvictedOf = 16;      // it evicts one record of this many, ...
-  static constexpr unsigned kEvictedAtOnce = 10;  // ... and at most this many
+  static constexpr unsigned kEvictedAtOnce = 10;  // records that it then evicts at most
   static constexpr std::size_t kSlack = 2;        // free entries of a chain that then loses an overflow bucket
-  // How many records the hand may still evict in a step: new ones, and kept ones.
-  struct Quota {
-    unsigned fresh, kept;
-  };
+  using Quota = RecordLimit::Quota;
 
   // A bucket that is locked to evict records, unless another thread has locked it.
   class BucketLock {
@@ -174,7 +170,7 @@ class BucketEviction<Space> {
       });
     }
     Quota quota;
-    const unsigned quota_of_all = std::clamp((total + kEvictedOf / 2) / kEvictedOf, 1u, kEvictedAtOnce);
+    const unsigned quota_of_all = std::min(RecordLimit::QuotaOf(total), kEvictedAtOnce);
     quota.fresh = fresh > total / 4 ? std::min(quota_of_all, fresh - total / 4) : 0;
     quota.kept = quota_of_all - quota.fresh;
     const auto start = static_cast<unsigned>(step / steps * 5 % n);  // not always at the first bucket

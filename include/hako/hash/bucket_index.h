@@ -21,22 +21,21 @@
 //      bucket's version after copying, so a block may be reused as soon as the version of the
 //      bucket that named it has changed.
 //
+// Its parts see only what they need, and none sees the index: LineTable, which has the buckets and their
+// number; RecordCount; CaptureList; BucketSplitter; BucketEviction, which has no code where the space has no
+// limit; BucketRecovery; LockedHomes.
+//
 // Thread-safe, except: RemoveAll requires that there are no writers; Create,
 // Recover, Reset and Seal require that no other thread uses the index.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <bit>
 #include <cstdint>
-#include <cstring>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -57,6 +56,7 @@
 #include "hako/hash/capture_list.h"
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"
+#include "hako/hash/locked_homes.h"
 #include "hako/hash/record_count.h"
 #include "hako/hash/record_logging.h"
 #include "hako/hash/record_space.h"
@@ -165,7 +165,12 @@ class BucketIndex {
   StatusOr<bool> PublishMulti(WriterState& writer, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
   // Whether Process of a key with this hash would probably read a record; a quick check without
   // locks.
-  bool MayHold(std::uint64_t hash) const;
+  bool MayHold(std::uint64_t hash) const {
+    bool found = false;
+    PrefetchLines(
+        1, [hash](std::size_t) { return hash; }, [&found](std::uint32_t handle) { found = found || handle != 0; });
+    return found;
+  }
 
   // Visits all records: visit(key, value); see BucketScan.
   Status ForEach(EachRef visit) const;
@@ -247,17 +252,18 @@ class BucketIndex {
   HAKO_INLINE bool IsLimited() const { return eviction_.IsOn(); }
   std::uint64_t num_lines() const { return lines_.num_lines(); }
   LineTable<Space>& lines() { return lines_; }
+  const LineTable<Space>& lines() const { return lines_; }
+  Space& space() const { return space_; }
 
  private:
-  friend class BucketScan<Space>;
-  class LockedHomes;
+  using LockedHomes = hash::LockedHomes<Space>;
   template <class ActionT>
   class MultiGuard;
   static constexpr std::size_t kLongValue = 8192;  // longer ones are written unlocked
   static constexpr unsigned kMaxHops = LineTable<Space>::kMaxHops;
-  static constexpr unsigned kShortHops = 8;         // of the fast path of a lookup
-  static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock
-  static constexpr std::size_t kUsualKeys = 16;     // in one call; more need an allocation
+  static constexpr unsigned kShortHops = 8;  // of the fast path of a lookup
+  static constexpr unsigned kOptimisticTries = LineTable<Space>::kOptimisticTries;
+  static constexpr std::size_t kUsualKeys = 16;  // in one call; more need an allocation
   static constexpr std::size_t kPrefetchGroup = Space::kReadsAhead ? 64 : 32;
 
   struct Entry {
@@ -277,7 +283,10 @@ class BucketIndex {
 
   class BucketGuard;  // hash/bucket_guard-inl.h
 
-  Status ListChain(Line& home, std::vector<ListedEntry>* entries) const;
+  Status ListChain(Line& home, std::vector<ListedEntry>* entries) const {
+    entries->clear();
+    return lines_.ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) { entries->push_back({handle, LoadTag(line, i)}); });
+  }
   Status ForEachIn(BucketScan<Space>& scan, EachRef visit) const;
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
   [[gnu::noinline]] Status FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
@@ -343,11 +352,9 @@ class BucketIndex {
 
 #include "hako/hash/bucket_fetch-inl.h"
 #include "hako/hash/bucket_guard-inl.h"
-#include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index-inl.h"
 #include "hako/hash/bucket_multi-inl.h"
 #include "hako/hash/bucket_multi_guard-inl.h"
 #include "hako/hash/bucket_passes-inl.h"
 #include "hako/hash/bucket_prefetch-inl.h"
-#include "hako/hash/bucket_redo-inl.h"
 #include "hako/hash/bucket_scan.h"

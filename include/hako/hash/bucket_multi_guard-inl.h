@@ -7,7 +7,6 @@
 
 #include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
-#include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index.h"
 
 namespace hako::hash {
@@ -45,7 +44,7 @@ class BucketIndex<Space>::MultiGuard {
         is_blocked_(is_blocked),
         applied_index_(extras.applied_index),
         num_shown_(extras.num_shown),
-        homes_(index, keys.size()) {
+        homes_(index.lines_, keys.size()) {
     records_.reserve(keys.size());
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });

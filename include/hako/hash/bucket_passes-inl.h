@@ -8,14 +8,6 @@
 namespace hako::hash {
 
 template <class Space>
-bool BucketIndex<Space>::MayHold(std::uint64_t hash) const {
-  bool found = false;
-  PrefetchLines(
-      1, [hash](std::size_t) { return hash; }, [&found](std::uint32_t handle) { found = found || handle != 0; });
-  return found;
-}
-
-template <class Space>
 Status BucketIndex<Space>::ForEach(EachRef visit) const {
   BucketScan<Space> scan(*this);
   scan.Start();
@@ -70,12 +62,6 @@ typename BucketIndex<Space>::Naming BucketIndex<Space>::NamingOf(std::uint64_t h
 }
 
 template <class Space>
-Status BucketIndex<Space>::ListChain(Line& home, std::vector<ListedEntry>* entries) const {
-  entries->clear();
-  return lines_.ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) { entries->push_back({handle, LoadTag(line, i)}); });
-}
-
-template <class Space>
 Status BucketIndex<Space>::ListEntries(std::uint64_t index, std::vector<ListedEntry>* entries) const {
   HAKO_DCHECK(index < num_lines());
   Line& home = lines_.Home(index);
@@ -122,6 +108,32 @@ void BucketIndex<Space>::RunIfNamed(WriterState& writer, std::uint64_t hash, std
 }
 
 template <class Space>
+template <class Record, class F>
+void BucketIndex<Space>::RunLocked(WriterState& writer, std::span<const Record> records, F&& body) {
+  HAKO_DCHECK(records.size() <= 64);
+  LockedHomes homes(lines_, records.size());
+  writer.Enter();
+  const sync::LeaveAtEnd leave(writer);
+  for (;;) {
+    homes.Lock(records.size(), [records](std::size_t i) { return records[i].key_hash; });
+    if (!space_.gate().IsClosed()) break;
+    homes.Unlock();
+    writer.Leave();
+    space_.gate().WaitUntilOpen();
+    writer.Enter();
+  }
+  std::uint64_t mask = 0;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    Line& home = lines_.Home(homes.PlaceOf(records[i].key_hash).index);
+    const Status chain = lines_.ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
+      if (handle == records[i].handle) mask |= std::uint64_t{1} << i;
+    });
+    (void)chain;  // a broken chain is reported by the next call that needs the rest of it
+  }
+  body(mask);
+}
+
+template <class Space>
 template <class F>
 Status BucketIndex<Space>::ForEachLocked(WriterState& writer, std::uint64_t from, std::uint64_t to, F&& visit) {
   for (std::uint64_t index = from; index < std::min(to, num_lines()); ++index) {
@@ -162,6 +174,44 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
     HAKO_RETURN_IF_ERROR(status);
   }
   count_.Set(0);
+  return absl::OkStatus();
+}
+
+// Locks each bucket, so that one whose change is interrupted is repaired by Recover.
+template <class Space>
+Status BucketIndex<Space>::Redo(WriterState& writer, std::span<const format::IntentEntry> entries) {
+  HAKO_DCHECK(num_lines() != 0);
+  writer.AssertIdle();
+  for (const format::IntentEntry& entry : entries) {
+    if (entry.handle == 0 && entry.fresh == 0) continue;
+    const Place place = Locate(entry.key_hash, shape());
+    sync::VersionLock(lines_.Home(place.index).header).Lock();
+    writer.Enter();
+    BucketGuard guard(*this, writer, place);
+    Line* named = nullptr;  // has the entry that names `handle`
+    unsigned at = 0;
+    bool is_entered = false;
+    HAKO_RETURN_IF_ERROR(lines_.ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+      if (handle == entry.handle) named = &line, at = i;
+      is_entered = is_entered || handle == entry.fresh;
+    }));
+    if (is_entered ? named != nullptr : named == nullptr && entry.handle != 0 && entry.fresh != 0)
+      return absl::DataLossError("the buckets do not match a published intent");
+    if (named != nullptr) {
+      StoreSlot(*named, at, entry.fresh);
+      if (entry.fresh == 0) StoreTag(*named, at, 0);
+    } else if (!is_entered && entry.fresh != 0) {
+      HAKO_RETURN_IF_ERROR(Insert<false>(
+          guard, entry.key_hash, [&entry](Status*) { return entry.fresh; }, [this] { return lines_.NewOverflow(); }));
+      count_.Add(1);
+    }
+    if (named != nullptr && entry.fresh == 0) count_.Add(-1);
+    if (entry.fresh != 0) space_.Revive(entry.fresh);
+    if constexpr (IntentSpace<Space>) {
+      if (entry.handle != 0) space_.RetireLate(entry.handle);
+    }
+    guard.changed = true;
+  }
   return absl::OkStatus();
 }
 

@@ -154,7 +154,9 @@ class BucketSplitter {
         content.header = sync::VersionLock::kFlag;
       }
       StoreLine(*at, content);
-      for (std::size_t e = first; e < next; ++e) lines_.NoteMoved(*entries[e].line, entries[e].i, *at, static_cast<unsigned>(e - first));
+      if (lines_.IsLimited()) {
+        for (std::size_t e = first; e < next; ++e) lines_.NoteMoved(*entries[e].line, entries[e].i, *at, static_cast<unsigned>(e - first));
+      }
       if (linked) at = lines_.Overflow(overflow[l]);
     }
     return absl::OkStatus();

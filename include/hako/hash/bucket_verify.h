@@ -52,19 +52,19 @@ Status VerifyLines(const LineTable<Space>& lines, std::uint64_t expected, F&& tw
 // Checks the records that entries name, one bucket at a time, beside writers. For spaces whose
 // records are in memory: each bucket stays locked while its records are read.
 template <class Space>
-Status VerifyRecords(BucketIndex<Space>& index, Space& space, typename Space::WriterState& writer) {
+Status VerifyRecords(BucketIndex<Space>& index, typename Space::WriterState& writer) {
   std::vector<typename BucketIndex<Space>::ListedEntry> entries;
   for (std::uint64_t bucket = 0; bucket < index.num_lines(); ++bucket) {
     Status status;
     index.RunOnBucket(writer, bucket, &entries, [&] {
       absl::InlinedVector<std::string, format::kLineEntries> keys;
       for (const auto& entry : entries) {
-        const StatusOr<RecordView> record = space.View(writer, entry.handle);
+        const StatusOr<RecordView> record = index.space().View(writer, entry.handle);
         if (!record.ok()) {
           status.Update(record.status());
           continue;
         }
-        const std::uint64_t hash = space.KeyHash(record->key);
+        const std::uint64_t hash = index.space().KeyHash(record->key);
         const Place place = Locate(hash, index.lines().shape());
         if (place.index != bucket) {
           status.Update(absl::DataLossError(absl::StrCat("a record of bucket ", place.index, " is in bucket ", bucket)));

@@ -47,7 +47,8 @@ class LineTable {
   static constexpr std::uint64_t kChunks = 4352;
   static constexpr std::uint64_t kHomeMax = (kSmallChunks * kSmallChunkBytes + (kChunks - kSmallChunks) * kLargeChunkBytes) / sizeof(Line);
 
-  static constexpr unsigned kMaxHops = 4096;  // in a chain; more is a loop in a damaged file
+  static constexpr unsigned kMaxHops = 4096;        // in a chain; more is a loop in a damaged file
+  static constexpr unsigned kOptimisticTries = 64;  // of a reader of a chain, which then takes the lock
 
   explicit LineTable(Space& space) : space_(space), chunks_(new std::atomic<Line*>[kChunks]()) {}
   LineTable(const LineTable&) = delete;
@@ -198,10 +199,17 @@ class LineTable {
       FreeOverflow(id);
     }
   }
+  // Whether the space evicts records to get memory: then the table asks for little at a time.
+  bool IsLimited() const {
+    if constexpr (requires { space_.limit(); })
+      return space_.limit() != nullptr;
+    else
+      return false;
+  }
   // The record of one entry is that of another from now on.
   void NoteMoved(const Line& from, unsigned i, const Line& to, unsigned j) const {
     if constexpr (requires { space_.limit(); }) {
-      if (space_.limit() != nullptr) space_.limit()->uses().Move(from, i, to, j);
+      if (IsLimited()) space_.limit()->uses().Move(from, i, to, j);
     }
   }
 
@@ -236,13 +244,6 @@ class LineTable {
     return {kSmallChunks + (beyond >> 16), beyond & 65535};
   }
 
-  // A space that evicts records to get memory gets a little more easily.
-  bool IsLimited() const {
-    if constexpr (requires { space_.limit(); })
-      return space_.limit() != nullptr;
-    else
-      return false;
-  }
   void AppendChunk(std::uint64_t offset) {
     chunks_[num_chunks_++].store(reinterpret_cast<Line*>(space_.index_base() + offset), std::memory_order_relaxed);
   }

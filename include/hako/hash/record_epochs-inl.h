@@ -6,28 +6,6 @@
 namespace hako::hash {
 
 template <File FileT>
-bool RecordHeap<FileT>::NeedsReclaim() const {
-  return reclaimer_.IsDue([this] { return AllLive(); });
-}
-
-template <File FileT>
-template <class ForEachWriter>
-std::uint64_t RecordHeap<FileT>::WaitingBytes(ForEachWriter&& for_each_writer) const {
-  std::uint64_t bytes = 0;
-  for_each_writer([&](const WriterState& writer) { bytes += writer.waiting_bytes; });
-  return bytes;
-}
-
-// Free blocks in threads' caches and small blocks that wait count as live here.
-template <File FileT>
-std::uint64_t RecordHeap<FileT>::AllLive() const {
-  const std::uint64_t index = this->index_is_in_memory() ? 0 : this->index_bytes();
-  const std::uint64_t others = reclaimer_.waiting_bytes() + index + extents_->free_extent_bytes() + pool_->free_bytes(),
-                      all = extents_->tail();
-  return all - std::min(all, others);
-}
-
-template <File FileT>
 template <class ForEachWriter>
 typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWriter&& for_each_writer) {
   const std::uint64_t closed = epoch();
@@ -127,13 +105,6 @@ std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
   return handles;
 }
 
-template <File FileT>
-template <class AsWriter>
-void RecordHeap<FileT>::ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer) {
-  static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
-  if (closed.unstamped != 0) FreeSlowly(writer, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
-}
-
 // In small steps, so that a closing gate does not wait long.
 template <File FileT>
 template <class AsWriter>
@@ -161,12 +132,6 @@ void RecordHeap<FileT>::StampFree(std::span<std::uint32_t> handles) {
     }
     StoreStamp(handles[i], stamps().free);
   }
-}
-
-template <File FileT>
-void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
-  const format::Stamp refreshed = format::Refresh(stamp, epochs());
-  if (refreshed.bits() != stamp.bits()) StoreStamp(handle, refreshed);
 }
 
 template <File FileT>
@@ -200,14 +165,6 @@ Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
   });
   pool_->NoteHandedOut(&pinned_->handed_out);
   return absl::OkStatus();
-}
-
-template <File FileT>
-template <class Visit>
-Status RecordHeap<FileT>::ScanPinned(Visit&& visit) const {
-  return Scan(format::kFirstExtent, pinned_->tail, [&](const ScannedRecord& record) {
-    return pinned_->Has(record.handle, record.stamp, epoch()) ? visit(record) : absl::OkStatus();
-  });
 }
 
 // Replaces the blocks' stamps as usual, before epochs wrap, but keeps the blocks until the pin

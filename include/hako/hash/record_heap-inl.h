@@ -191,11 +191,6 @@ void RecordHeap<FileT>::Revive(std::uint32_t handle) {
 }
 
 template <File FileT>
-void RecordHeap<FileT>::Revive(std::uint32_t handle, format::Stamp stamp) {
-  if (!stamp.IsLive()) StoreStamp(handle, format::Revive(stamp, {epochs().durable, first_epoch_}));
-}
-
-template <File FileT>
 void RecordHeap<FileT>::Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
   const unsigned size_class = ClassOf(key_size, value_size);
   pool_->Push(writer.free, FreeBlockPool::kWaiting + size_class, handle);
@@ -221,18 +216,6 @@ void RecordHeap<FileT>::Retire(WriterState& writer, std::uint32_t handle) {
   const Match match = Load(handle, &head, &at, Wanted::kKey);
   if (match == Match::kYes) Retire(writer, handle, head.lengths);
   if (match == Match::kFailed) this->StopAt(this->DamageAt(handle));
-}
-
-template <File FileT>
-void RecordHeap<FileT>::StampRetired(std::uint32_t handle) {
-  const format::Stamp stamp = LoadStamp(handle);
-  StoreStamp(handle, stamp.bits() == stamps().live.bits() ? stamps().free : format::Retire(stamp, epochs()));
-}
-
-template <File FileT>
-void RecordHeap<FileT>::FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
-  if (LoadStamp(handle).state() != format::BlockState::kFree) return Wait(writer, handle, lengths.key_size, lengths.value_size);
-  FreeStamped(writer, handle, ClassOf(lengths.key_size, lengths.value_size));
 }
 
 template <File FileT>

@@ -17,14 +17,15 @@
 //   4. While a state is pinned (hash/pinned_state.h), none of its blocks is written, except its
 //      stamp, or handed out.
 //
+// Its parts hold what they need of it: FreeBlockPool has the free space, HeapExtents the file's growth,
+// Victims the space that an evacuation holds back, HeapHarvest what a killed process left, StampSweep the old
+// stamps, Reclaimer the large blocks that wait; FreeSpaceNote stores the free space at a clean close.
+//
 // Thread-safe for the engine's calls. Writers are kept out while an epoch is closed.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -133,7 +134,9 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // An entry names the block, or will: makes it live, regardless of the stamp that a dead process
   // left.
   void Revive(std::uint32_t handle);
-  void Revive(std::uint32_t handle, format::Stamp stamp);
+  void Revive(std::uint32_t handle, format::Stamp stamp) {
+    if (!stamp.IsLive()) StoreStamp(handle, format::Revive(stamp, {epochs().durable, first_epoch_}));
+  }
   // A small block that becomes free stays with the thread. A large one is shared at once, but only
   // after no entry names it: if the process is killed before that, the record is live again. So the
   // engine calls ReleaseFreed after it has changed the entry.
@@ -144,8 +147,14 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   }
   void Retire(WriterState& writer, std::uint32_t handle);
   // Retire in two steps: see IntentSpace (hash/record_space.h).
-  void StampRetired(std::uint32_t handle);
-  void FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths);
+  void StampRetired(std::uint32_t handle) {
+    const format::Stamp stamp = LoadStamp(handle);
+    StoreStamp(handle, stamp.bits() == stamps().live.bits() ? stamps().free : format::Retire(stamp, epochs()));
+  }
+  void FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
+    if (LoadStamp(handle).state() != format::BlockState::kFree) return Wait(writer, handle, lengths.key_size, lengths.value_size);
+    FreeStamped(writer, handle, ClassOf(lengths.key_size, lengths.value_size));
+  }
   // An index of the application that changes together with records; 0 = none. It is part of the
   // state of an epoch.
   void StoreAppliedIndex(std::uint64_t index) { extents_->StoreLive(&format::LiveState::applied_index, index); }
@@ -179,17 +188,29 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // Stamps the free blocks of one size class that were not stamped when released; each epoch takes
   // the next class.
   template <class AsWriter>
-  void ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer);
+  void ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer) {
+    static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
+    if (closed.unstamped != 0) FreeSlowly(writer, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
+  }
 
   // See hash/reclaimer.h.
   void ReclaimFrom(std::uint64_t bytes, Reclaimer::Call call) { reclaimer_.Start(bytes, call); }
-  bool NeedsReclaim() const;
+  bool NeedsReclaim() const {
+    return reclaimer_.IsDue([this] { return AllLive(); });
+  }
   void EndReclaim() { reclaimer_.End(); }
   template <class ForEachWriter>
-  std::uint64_t WaitingBytes(ForEachWriter&& for_each_writer) const;
+  std::uint64_t WaitingBytes(ForEachWriter&& for_each_writer) const {
+    std::uint64_t bytes = 0;
+    for_each_writer([&](const WriterState& writer) { bytes += writer.waiting_bytes; });
+    return bytes;
+  }
   using Sweep = StampSweep<Records>;
   Sweep& sweep() { return sweep_; }
-  void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
+  void RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
+    const format::Stamp refreshed = format::Refresh(stamp, epochs());
+    if (refreshed.bits() != stamp.bits()) StoreStamp(handle, refreshed);
+  }
 
   // ---- for recovery ----
   // Stamps a dead record as free, so that no later recovery restores it.
@@ -224,7 +245,11 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   Status PinState(ForEachWriter&& for_each_writer);
   // Visits the records of the pinned state.
   template <class Visit>
-  Status ScanPinned(Visit&& visit) const;
+  Status ScanPinned(Visit&& visit) const {
+    return Scan(format::kFirstExtent, pinned_->tail, [&](const ScannedRecord& record) {
+      return pinned_->Has(record.handle, record.stamp, epoch()) ? visit(record) : absl::OkStatus();
+    });
+  }
   // REQUIRES: no epoch is closed meanwhile, extents no longer pinned
   template <class AsWriter>
   void UnpinState(WriterState& writer, AsWriter&& as_writer);
@@ -320,7 +345,13 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   [[gnu::noinline]] void WaitLarge(std::uint64_t bytes) {
     reclaimer_.Add(bytes, [this] { return AllLive(); });
   }
-  std::uint64_t AllLive() const;
+  // Free blocks in threads' caches and small blocks that wait count as live here.
+  std::uint64_t AllLive() const {
+    const std::uint64_t index = this->index_is_in_memory() ? 0 : this->index_bytes();
+    const std::uint64_t others = reclaimer_.waiting_bytes() + index + extents_->free_extent_bytes() + pool_->free_bytes(),
+                        all = extents_->tail();
+    return all - std::min(all, others);
+  }
   void StampFree(std::span<std::uint32_t> handles);
   std::vector<std::uint32_t> StampFree(std::uint32_t chain);
   template <class AsWriter>
