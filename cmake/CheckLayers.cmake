@@ -21,8 +21,8 @@ set(layer_array tree update log storage file format sync base)
 set(layer_dbm hash tree array update log storage text format file sync base)
 set(layer_table dbm storage text format file sync base)
 set(layers base sync file format text storage log update hash tree array dbm table)
-set(engine_hash bucket_capture bucket_eviction bucket_fetch bucket_growth bucket_guard bucket_homes bucket_index bucket_multi bucket_multi_guard bucket_passes bucket_prefetch bucket_redo bucket_scan copy_buffer line_access line_table line_uses lock_order overflow_ids
-  record_limit record_space record_view table_shape)
+set(engine_hash bucket_capture bucket_eviction bucket_fetch bucket_guard bucket_index bucket_multi bucket_multi_guard bucket_passes bucket_prefetch bucket_recovery bucket_scan bucket_splitter bucket_verify capture_list copy_buffer line_access line_table line_uses locked_homes lock_order overflow_ids
+  record_count record_limit record_space record_view table_shape)
 set(engine_tree key_buffer leaf_captures leaf_copy leaf_eviction leaf_reader page_builder page_editor page_fetch page_limit page_multi page_multi_locks
   page_process page_space page_tree page_uses page_view tree_check tree_pages tree_removal tree_shape)
 set(below_engine update format sync base)

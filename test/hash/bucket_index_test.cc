@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/hash/bucket_scan.h"
+#include "hako/hash/bucket_verify.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 #include "support/toy_record_space.h"
@@ -154,8 +155,8 @@ class DamagedBucketIndexTest : public testing::Test {
     for (std::uint64_t i = 0; i < 400; ++i) ASSERT_THAT(table_.Set(Key(i), "v"), IsOk());
   }
   Status Verify() {
-    Status status = table_.RunExclusive([&] { return table_.index.VerifyLines(400, [](std::uint32_t, std::uint32_t) {}); });
-    status.Update(table_.index.VerifyRecords(*table_.writers.Mine()));
+    Status status = table_.RunExclusive([&] { return hash::VerifyLines(table_.index.lines(), 400, [](std::uint32_t, std::uint32_t) {}); });
+    status.Update(hash::VerifyRecords(table_.index, *table_.writers.Mine()));
     return status;
   }
   format::BucketLine& Home(std::uint64_t i) { return table_.index.lines().Home(i); }

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
 #include "hako/hash/bucket_index.h"
+#include "hako/hash/bucket_verify.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 #include "support/toy_record_space.h"
@@ -111,8 +112,8 @@ class ToyTable {
     EXPECT_EQ(Count(), model.size() + pretended);
     std::uint64_t twins = 0;
     const auto count_twin = [&twins](std::uint32_t, std::uint32_t) { ++twins; };
-    EXPECT_THAT(RunExclusive([&] { return index.VerifyLines(model.size(), count_twin); }), IsOk());
-    EXPECT_THAT(index.VerifyRecords(*writers.Mine()), IsOk());
+    EXPECT_THAT(RunExclusive([&] { return hash::VerifyLines(index.lines(), model.size(), count_twin); }), IsOk());
+    EXPECT_THAT(hash::VerifyRecords(index, *writers.Mine()), IsOk());
     for (std::uint64_t i = 0; i < index.num_lines(); ++i) {
       const format::BucketLine& line = index.lines().Home(i);
       for (unsigned e = 0; e < format::kLinkEntry; ++e) EXPECT_TRUE(line.slots[e] != 0 || line.tags[e] == 0) << "an empty entry is lost";

@@ -127,7 +127,7 @@ Status HashDBM<FileT>::WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&&
   };
   Status status;
   {
-    const typename Space::ExtentPin extents(*space_);
+    const typename hash::HeapExtents<FileT>::Pin extents(space_->heap_extents());
     status = CatchNoMemory([&] {
       sync::MutexLock lock(maintenance_mutex_);
       return SynchronizeSlots(mine, ForEachWriter(), pin);
@@ -141,7 +141,7 @@ Status HashDBM<FileT>::WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&&
 
 template <File FileT>
 Status HashDBM<FileT>::RefreshSomeStamps(WriterState& mine) {
-  using Record = typename Space::SweptRecord;
+  using Record = typename Space::Sweep::Record;
   struct Named {
     bool Has(const Record& record) const { return index.Names(record.key_hash, record.handle); }
     void Prefetch(const std::vector<Record>& records) const {
@@ -151,7 +151,7 @@ Status HashDBM<FileT>::RefreshSomeStamps(WriterState& mine) {
     WriterState& writer;
     Index& index;
   };
-  return space_->Sweep(Named{mine, index()});
+  return space_->sweep().Advance(Named{mine, index()});
 }
 
 template <File FileT>
@@ -292,7 +292,7 @@ Status HashDBM<FileT>::CloseFile() {
   const auto closed = space_->CloseEpoch(with_last);
   space_->ReleaseUnstamped(last, closed, [](auto&& step) { step(); });
   space_->GatherFree(with_last);
-  space_->ReleaseExtents();
+  space_->heap_extents().ReturnAllFree();
   HAKO_RETURN_IF_ERROR(space_->Health());  // if a stamp could not be written, the next Open recovers too
   if (extents.EndsInFreeExtent()) {        // truncate only after the durable state no longer needs the rest
     HAKO_RETURN_IF_ERROR(space_->CommitEpoch(closed, count));

@@ -58,6 +58,7 @@
 #include "hako/dbm/hash_operations.h"
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
+#include "hako/hash/bucket_verify.h"
 #include "hako/hash/file_order_scan.h"
 #include "hako/hash/heap_scrub.h"
 #include "hako/hash/record_heap.h"

@@ -47,8 +47,8 @@ HAKO_OR_NO_MEMORY
 template <File FileT>
 template <class Body>
 Status HashDBM<FileT>::WithMover(WriterState& mine, Body&& body) {
-  space_->ReleaseExtents();
-  const typename Space::ExtentPin pin(*space_);  // keeps lists of extents valid
+  space_->heap_extents().ReturnAllFree();
+  const typename hash::HeapExtents<FileT>::Pin pin(space_->heap_extents());  // keeps lists of extents valid
   WriterState mover;
   const Status status = CatchNoMemory([&] { return body(mover, std::max<std::uint64_t>(8 << 20, space_->extents().tail() / 16)); });
   AsWriter(mine, [&] { space_->ReleaseMover(mover); });

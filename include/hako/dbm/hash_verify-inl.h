@@ -15,7 +15,7 @@ Status HashDBM<FileT>::Verify() HAKO_TRY {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> twins;
   const auto verify_lines = [&](std::uint64_t num_records) {
     count = num_records;
-    return index().VerifyLines(count, [&](std::uint32_t a, std::uint32_t b) { twins.emplace_back(a, b); });
+    return hash::VerifyLines(index().lines(), count, [&](std::uint32_t a, std::uint32_t b) { twins.emplace_back(a, b); });
   };
   const auto visit = [&](const typename Space::ScannedRecord& record) {
     ++live;

@@ -65,6 +65,7 @@
 #include "hako/dbm/memory_home.h"
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
+#include "hako/hash/bucket_verify.h"
 #include "hako/hash/record_arena.h"
 #include "hako/log/logged_space.h"
 
@@ -166,8 +167,9 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
     WriterState* mine = writers_.Mine();
     if (mine == nullptr) return writers_.Refusal();
-    HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return index().VerifyLines(this->Count(), [](std::uint32_t, std::uint32_t) {}); }));
-    HAKO_RETURN_IF_ERROR(index().VerifyRecords(*mine));
+    HAKO_RETURN_IF_ERROR(
+        this->RunExclusive([&] { return hash::VerifyLines(index().lines(), this->Count(), [](std::uint32_t, std::uint32_t) {}); }));
+    HAKO_RETURN_IF_ERROR(hash::VerifyRecords(index(), *mine));
     return this->VerifyTimes();
   }
   HAKO_OR_NO_MEMORY

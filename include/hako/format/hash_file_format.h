@@ -77,7 +77,7 @@ struct HashSuperBlock {
   std::array<std::byte, 4> reserved0;
   // When the epoch was made durable, in microseconds since 1970. Nothing depends on it.
   Le<std::uint64_t> synced_at;
-  // The progress of the sweep (hash/record_sweep-inl.h): an extent, the place in it, and where the
+  // The progress of the sweep (hash/stamp_sweep.h): an extent, the place in it, and where the
   // pass ends.
   Le<std::uint64_t> sweep_extent;
   Le<std::uint64_t> sweep_to;

@@ -181,7 +181,7 @@ constexpr Leftover LeftoverOf(Stamp stamp, std::uint64_t first_epoch) {
 }
 
 // Whether the block of this stamp held a live record when the process with this first epoch began.
-// REQUIRES: the block was not written since (unchecked: its stamp does not tell; see RecordHeap::IsFrozen)
+// REQUIRES: the block was not written since (unchecked: its stamp does not tell; see HeapHarvest::IsFrozen)
 constexpr bool WasLiveBefore(Stamp stamp, std::uint64_t first_epoch) { return stamp.IsLive() || !stamp.IsNotAfter(first_epoch - 1); }
 
 }  // namespace hako::format

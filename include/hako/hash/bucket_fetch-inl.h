@@ -22,14 +22,14 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t has
         const auto i = static_cast<unsigned>(std::countr_zero(mask));
         const std::uint32_t handle = LoadSlot(*line, i);
         if (handle != 0 && space_.TryFetchShort(handle, hash, key, sink) && lock.IsCurrent(version)) [[likely]] {
-          if constexpr (kNotes) NoteFetched(line, i);
+          if constexpr (kNotes) eviction_.NoteFetched(line, i);
           return absl::OkStatus();
         }
         break;
       }
       if (!HasLink(header)) {
         if (lock.IsCurrent(version) && shape().word() == place.shape.word()) [[likely]] {
-          if constexpr (kNotes) NoteFetched(nullptr, 0);
+          if constexpr (kNotes) eviction_.NoteFetched(nullptr, 0);
           return AbsentError();
         }
         break;
@@ -37,7 +37,7 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t has
       line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
       if (line == nullptr) [[unlikely]]
         break;
-      header = Header(*line);
+      header = LoadHeader(*line);
     }
   }
   if constexpr (std::is_trivially_copy_assignable_v<std::remove_cvref_t<S>>) {
@@ -76,7 +76,7 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
         if (match == Match::kYes) [[likely]] {
           if (raced = !is_current(); raced) break;
           if (space_.CopyIsIntact(copy, hash)) [[likely]] {
-            NoteFetched(line, i);
+            eviction_.NoteFetched(line, i);
             return absl::OkStatus();
           }
         }
@@ -89,14 +89,14 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
         suspicious = true;
         break;
       }
-      header = Header(*line);
+      header = LoadHeader(*line);
     }
     if (raced || !is_current()) continue;
     if (suspicious) break;
     // A split may have moved the record or, if it recomputed tags, changed the tag to look for.
     const Place now = Locate(hash, shape());
     if (now.index == place.index && now.TagOf(hash) == tag) {
-      NoteFetched(nullptr, 0);
+      eviction_.NoteFetched(nullptr, 0);
       return AbsentError();
     }
   }
@@ -118,7 +118,7 @@ Status BucketIndex<Space>::FetchLocked(Writers& writers, std::uint64_t hash, std
   };
   BucketGuard guard(*this, *writer, hash, false);
   HAKO_RETURN_IF_ERROR(ProcessSlowly<void>(*writer, guard.HandOver(), hash, key, VisitorRef<void, decltype(copy)>(copy)));
-  CountFetched(found);  // ProcessSlowly has noted the use
+  eviction_.CountFetched(found);  // ProcessSlowly has noted the use
   return found ? absl::OkStatus() : AbsentError();
 }
 

@@ -66,13 +66,13 @@ HAKO_INLINE BucketIndex<Space>::BucketGuard::BucketGuard(BucketIndex& index, Wri
 // The table has grown, or the gate is closed, or another thread holds the key, or a capture runs. Waits as
 // needed, and exchanges the lock of one bucket for that of another, maybe the same.
 template <class Space>
-typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(WriterState& writer, std::uint64_t hash, Place place, bool heeds_holds) {
+Place BucketIndex<Space>::MoveLock(WriterState& writer, std::uint64_t hash, Place place, bool heeds_holds) {
   writer.AssertBusy();
   for (;;) {
     const bool closed = space_.gate().IsClosed();
     const Place now = Locate(hash, shape());
     const bool held = heeds_holds && now.index == place.index && space_.gate().IsHeld(hash);
-    if (!closed && !held && now.index == place.index) return CaptureIfAsked(writer, now.index), now;
+    if (!closed && !held && now.index == place.index) return captures_.CaptureIfAsked(writer, now.index), now;
     sync::VersionLock(lines_.Home(place.index).header).Unlock(false);
     if (closed || held) {
       writer.Leave();

@@ -11,7 +11,7 @@ Status BucketIndex<Space>::Find(WriterState& writer, const BucketGuard& guard, s
   const std::uint16_t tag = guard.place.TagOf(hash);
   unsigned hops = 0;
   for (Line* line = guard.line; line != nullptr;) {
-    const std::uint32_t header = Header(*line);
+    const std::uint32_t header = LoadHeader(*line);
     for (std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0; mask &= mask - 1) {
       const auto i = static_cast<unsigned>(std::countr_zero(mask));
       const std::uint32_t handle = LoadSlot(*line, i);
@@ -29,7 +29,7 @@ Status BucketIndex<Space>::Find(WriterState& writer, const BucketGuard& guard, s
           return space_.DamageAt(handle);
       }
     }
-    HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
+    HAKO_ASSIGN_OR_RETURN(line, lines_.NextLine(*line, header, &hops));
   }
   return absl::OkStatus();
 }
@@ -114,7 +114,7 @@ HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_
 template <class Space>
 HAKO_INLINE typename BucketIndex<Space>::ShortEntry BucketIndex<Space>::FindShort(Line* line, std::uint16_t tag, std::string_view key) {
   for (unsigned hops = 0; hops < kShortHops && line != nullptr; ++hops) {
-    const std::uint32_t header = Header(*line);
+    const std::uint32_t header = LoadHeader(*line);
     if (const std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0) {
       const auto i = static_cast<unsigned>(std::countr_zero(mask));
       const std::uint32_t handle = LoadSlot(*line, i);
@@ -143,7 +143,7 @@ Status BucketIndex<Space>::ProcessSlowly(WriterState& writer, Place place, std::
   Entry entry;
   HAKO_RETURN_IF_ERROR(Find(writer, guard, hash, key, &entry));
   const bool exists = entry.line != nullptr;
-  if (IsLimited() && exists) NoteEntry(*entry.line, entry.i, false);
+  if (IsLimited() && exists) eviction_.NoteUse(*entry.line, entry.i);
   std::optional<std::string_view> value;
   if constexpr (kReadsValue<ActionT, VisitorT>) {
     if (exists) {
@@ -222,11 +222,11 @@ Status BucketIndex<Space>::Store(WriterState& writer, BucketGuard& guard, std::u
     space_.ReleaseFreed(writer);
     return 0;
   };
-  if (IsLimited()) entry.line != nullptr ? NoteEntry(*entry.line, entry.i, false) : EvictForInsertion(writer, 1);
+  if (IsLimited()) entry.line != nullptr ? eviction_.NoteUse(*entry.line, entry.i) : eviction_.EvictForInsertion(writer, 1);
   if (entry.line == nullptr) {
     const auto insert = [&] { return Insert<true>(guard, hash, write, [this] { return lines_.NewOverflow(); }); };
     Status status = insert();
-    if (IsLimited() && absl::IsResourceExhausted(status) && EvictOfChain(writer, *guard.line)) {
+    if (IsLimited() && absl::IsResourceExhausted(status) && eviction_.EvictOfChain(writer, *guard.line)) {
       guard.changed = true;
       status = insert();
     }
@@ -262,16 +262,6 @@ StatusOr<bool> BucketIndex<Space>::Extend(WriterState& writer, std::uint64_t has
   return false;
 }
 
-template <class Space>
-HAKO_INLINE unsigned BucketIndex<Space>::FreeEntry(Line& line) {
-  const unsigned entries = EntriesIn(Header(line));
-  for (std::uint32_t mask = MatchTags(line, 0); mask != 0; mask &= mask - 1) {
-    const auto i = static_cast<unsigned>(std::countr_zero(mask));
-    if (i < entries && LoadSlot(line, i) == 0) return i;
-  }
-  return format::kLineEntries;
-}
-
 // `make(Status*)` returns the record's handle, or 0 with an error; it is called once room for the
 // entry is certain. If `kNew`, the record is committed; otherwise it has its stamp already. If the
 // chain is full, the record goes into a new overflow bucket, the result of `new_overflow`, together
@@ -284,7 +274,7 @@ Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&&
   Line* line = guard.line;
   unsigned i = FreeEntry(*line);
   while (i == format::kLineEntries) {
-    HAKO_ASSIGN_OR_RETURN(Line* const next, NextLine(*line, Header(*line), &hops));
+    HAKO_ASSIGN_OR_RETURN(Line* const next, lines_.NextLine(*line, LoadHeader(*line), &hops));
     if (next == nullptr) break;
     line = next;
     i = FreeEntry(*line);
@@ -307,15 +297,15 @@ Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&&
   if (id == 0) {
     StoreTag(*line, i, tag);
     StoreSlot(*line, i, handle);
-    if (IsLimited()) NoteEntry(*line, i, true);
+    if (IsLimited()) eviction_.NoteNew(*line, i);
   } else {
     Line overflow{};
     overflow.slots = {LoadSlot(*line, format::kLinkEntry), handle};
     overflow.tags = {LoadTag(*line, format::kLinkEntry), tag};
     StoreLine(*lines_.Overflow(id), overflow);
-    MoveEntry(*line, format::kLinkEntry, *lines_.Overflow(id), 0);
-    if (IsLimited()) NoteEntry(*lines_.Overflow(id), 1, true);
-    StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
+    lines_.NoteMoved(*line, format::kLinkEntry, *lines_.Overflow(id), 0);
+    if (IsLimited()) eviction_.NoteNew(*lines_.Overflow(id), 1);
+    StoreLinkAndHeader(*line, id, LoadHeader(*line) | sync::VersionLock::kFlag);
   }
   if constexpr (kNew) space_.Commit(handle);
   guard.changed = true;

@@ -21,23 +21,21 @@
 //      bucket's version after copying, so a block may be reused as soon as the version of the
 //      bucket that named it has changed.
 //
-// Thread-safe, except: RemoveAll and VerifyLines require that there are no writers; Create,
+// Its parts see only what they need, and none sees the index: LineTable, which has the buckets and their
+// number; RecordCount; CaptureList; BucketSplitter; BucketEviction, which has no code where the space has no
+// limit; BucketRecovery; LockedHomes.
+//
+// Thread-safe, except: RemoveAll requires that there are no writers; Create,
 // Recover, Reset and Seal require that no other thread uses the index.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <bit>
 #include <cstdint>
-#include <cstring>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -52,9 +50,14 @@
 #include "hako/base/visitor_ref.h"
 #include "hako/format/bucket_format.h"
 #include "hako/format/intent_format.h"
+#include "hako/hash/bucket_eviction.h"
+#include "hako/hash/bucket_recovery.h"
+#include "hako/hash/bucket_splitter.h"
+#include "hako/hash/capture_list.h"
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"
-#include "hako/hash/record_limit.h"
+#include "hako/hash/locked_homes.h"
+#include "hako/hash/record_count.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/table_shape.h"
 #include "hako/sync/version_lock.h"
@@ -63,8 +66,6 @@
 
 namespace hako::hash {
 
-template <class Space>
-class BucketCapture;
 template <class Space>
 class BucketScan;
 
@@ -78,16 +79,22 @@ class BucketIndex {
   using Line = format::BucketLine;
   using IsBlocked = FunctionRef<bool(std::uint64_t hash)>;
   static constexpr std::uint64_t kMinLines = 1024;
-  static constexpr std::uint64_t kTargetLoad = 8;  // records per bucket, on average
+  static constexpr std::uint64_t kTargetLoad = BucketSplitter<Space>::kTargetLoad;  // records per bucket, on average
   static std::uint64_t LinesFor(std::uint64_t num_records) { return std::max(kMinLines, num_records / kTargetLoad + 1); }
 
-  explicit BucketIndex(Space& space) : space_(space), lines_(space) {
-    if constexpr (LimitedRecordSpace<Space>) is_limited_ = space.limit() != nullptr;
-    OfferEviction();
-  }
+  explicit BucketIndex(Space& space)
+      : space_(space),
+        lines_(space),
+        captures_(space, lines_),
+        eviction_(space, lines_, count_, captures_),
+        splitter_(space, lines_, captures_) {}
 
   // Makes a new, empty table for about `num_records` records (0 = unknown).
-  Status Create(std::uint64_t num_records);
+  Status Create(std::uint64_t num_records) {
+    HAKO_RETURN_IF_ERROR(lines_.EnsureHome(LinesFor(num_records)));
+    lines_.PublishLineCount(LinesFor(num_records));
+    return absl::OkStatus();
+  }
   // Whether Create would make a smaller index than this.
   bool WouldShrinkTo(std::uint64_t num_records) const { return lines_.WouldShrinkTo(LinesFor(num_records)); }
 
@@ -98,7 +105,9 @@ class BucketIndex {
     void operator()(std::uint32_t) const {}
   };
   template <class Visit = Ignore>
-  Status Recover(WriterState& writer, std::uint64_t num_lines, OverflowIds* used_overflow, Visit visit = {});
+  Status Recover(WriterState& writer, std::uint64_t num_lines, OverflowIds* used_overflow, Visit visit = {}) {
+    return BucketRecovery<Space>(space_, lines_, count_).Run(writer, num_lines, used_overflow, visit);
+  }
 
   // Makes the changes of an intent that a killed process had published, as far as that had not made
   // them. Can be interrupted and repeated. REQUIRES: recovered, no other thread uses the index
@@ -153,7 +162,12 @@ class BucketIndex {
   StatusOr<bool> PublishMulti(WriterState& writer, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
   // Whether Process of a key with this hash would probably read a record; a quick check without
   // locks.
-  bool MayHold(std::uint64_t hash) const;
+  bool MayHold(std::uint64_t hash) const {
+    bool found = false;
+    PrefetchLines(
+        1, [hash](std::size_t) { return hash; }, [&found](std::uint32_t handle) { found = found || handle != 0; });
+    return found;
+  }
 
   // Visits all records: visit(key, value); see BucketScan.
   Status ForEach(EachRef visit) const;
@@ -163,8 +177,8 @@ class BucketIndex {
   // Between these two calls writers show `capture` each bucket before they change it: see
   // hash/bucket_capture.h. REQUIRES: no writers, for either
   using Capture = BucketCapture<Space>;
-  void BeginCapture(Capture* capture);
-  void EndCapture(Capture* capture);
+  void BeginCapture(Capture* capture) { captures_.Begin(capture); }
+  void EndCapture(Capture* capture) { captures_.End(capture); }
 
   // Whether an entry of this hash's bucket names the handle, and whether it has the hash's tag.
   // Does not read the record.
@@ -211,21 +225,11 @@ class BucketIndex {
   template <class F>
   Status RemoveAll(F&& visit);
 
-  // Checks the chains and the number of entries: twins(handle, handle) gets entries of one bucket
-  // with the same tag, which may have the same key.
-  // REQUIRES: no writers (unchecked: as RemoveAll)
-  template <class F>
-  Status VerifyLines(std::uint64_t expected, F&& twins);
-  // Checks the records that entries name, one bucket at a time, beside writers. For spaces whose
-  // records are in memory: each bucket stays locked while its records are read.
-  Status VerifyRecords(WriterState& writer);
-
   // Forgets everything; Create may follow. REQUIRES: no thread uses the index, all pending counts
   // of writers are 0. (checked in RebuildIndex)
   void Reset() {
     lines_.Reset();
-    count_.store(0, std::memory_order_release);
-    shape_.store(0, std::memory_order_release);
+    count_.Set(0);
   }
 
   // Leaves one bucket that stays locked forever, so that each Fetch asks for a writer state.
@@ -238,40 +242,27 @@ class BucketIndex {
 
   template <class ForEachWriter>
   std::uint64_t Count(ForEachWriter&& for_each_writer) const {
-    std::int64_t count = count_.load(std::memory_order_acquire);
-    for_each_writer([&](const sync::WriterState& writer) { count += writer.pending_count.load(std::memory_order_relaxed); });
-    return count < 0 ? 0 : static_cast<std::uint64_t>(count);
+    return count_.Of(for_each_writer);
   }
 
   // Whether the space has a limit, so that each use of a record is to be noted.
-  HAKO_INLINE bool IsLimited() const {
-    if constexpr (LimitedRecordSpace<Space>)
-      return is_limited_;
-    else
-      return false;
-  }
-  std::uint64_t num_lines() const { return shape().num_lines(); }
+  HAKO_INLINE bool IsLimited() const { return eviction_.IsOn(); }
+  std::uint64_t num_lines() const { return lines_.num_lines(); }
   LineTable<Space>& lines() { return lines_; }
+  const LineTable<Space>& lines() const { return lines_; }
+  Space& space() const { return space_; }
 
  private:
-  friend class BucketScan<Space>;
-  class LockedHomes;
+  using LockedHomes = hash::LockedHomes<Space>;
   template <class ActionT>
   class MultiGuard;
-  static constexpr std::size_t kLongValue = 8192;   // longer ones are written unlocked
-  static constexpr unsigned kMaxHops = 4096;        // in a chain; more is a loop in a damaged file
-  static constexpr unsigned kShortHops = 8;         // of the fast path of a lookup
-  static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock
-  static constexpr std::int64_t kCountBatch = 8;    // net insertions per update of count_
-  static constexpr std::size_t kUsualKeys = 16;     // in one call; more need an allocation
+  static constexpr std::size_t kLongValue = 8192;  // longer ones are written unlocked
+  static constexpr unsigned kMaxHops = LineTable<Space>::kMaxHops;
+  static constexpr unsigned kShortHops = 8;  // of the fast path of a lookup
+  static constexpr unsigned kOptimisticTries = LineTable<Space>::kOptimisticTries;
+  static constexpr std::size_t kUsualKeys = 16;  // in one call; more need an allocation
   static constexpr std::size_t kPrefetchGroup = Space::kReadsAhead ? 64 : 32;
 
-  // A hash's bucket in a table of a given shape.
-  struct Place {
-    TableShape shape;
-    std::uint64_t index;
-    HAKO_INLINE std::uint16_t TagOf(std::uint64_t hash) const { return shape.TagOf(hash, index); }
-  };
   struct Entry {
     Line* line = nullptr;  // nullptr = none
     unsigned i = 0;
@@ -285,43 +276,15 @@ class BucketIndex {
     std::uint32_t handle = 0;  // 0 = none
     std::uint64_t head = 0;    // the record's first 8 bytes
   };
-  struct Tagged {
-    std::uint32_t handle;
-    std::uint16_t tag;
-    std::uint16_t i;  // its index in `line`
-    Line* line;
-  };
-  using Entries = std::vector<Tagged>;
-
-  HAKO_INLINE TableShape shape() const { return TableShape(shape_.load(std::memory_order_acquire)); }
-  HAKO_INLINE static Place Locate(std::uint64_t hash, TableShape shape) { return {shape, shape.IndexOf(hash)}; }
+  HAKO_INLINE TableShape shape() const { return lines_.shape(); }
 
   class BucketGuard;  // hash/bucket_guard-inl.h
 
-  StatusOr<Line*> NextLine(Line& line, std::uint32_t header, unsigned* hops) const;
-  Status BrokenChain(const Line& line) const;
-  HAKO_INLINE static std::uint32_t Header(Line& line) { return std::atomic_ref(line.header).load(std::memory_order_acquire); }
-  // The bits of MatchTags that stand for entries, not for the link.
-  HAKO_INLINE static std::uint32_t EntryMask(std::uint32_t header) {
-    static_assert(sync::VersionLock::kFlag << 8 == 1u << format::kLinkEntry);
-    return ~((header & sync::VersionLock::kFlag) << 8);
+  Status ListChain(Line& home, std::vector<ListedEntry>* entries) const {
+    entries->clear();
+    return lines_.ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) { entries->push_back({handle, LoadTag(line, i)}); });
   }
-  HAKO_INLINE static unsigned EntriesIn(std::uint32_t header) { return HasLink(header) ? format::kLinkEntry : format::kLineEntries; }
-
-  Status ListChain(Line& home, std::vector<ListedEntry>* entries) const;
-  // Calls visit(Line&, i, handle) for each entry of a locked chain.
-  template <class F>
-  Status ForEachEntry(Line& home, F&& visit) const;
-
   Status ForEachIn(BucketScan<Space>& scan, EachRef visit) const;
-  // REQUIRES: the writer has locked the bucket, and not yet changed it
-  void CaptureIfAsked(WriterState& writer, std::uint64_t bucket) {
-    writer.AssertBusy();
-    HAKO_DCHECK(sync::VersionLock(lines_.Home(bucket).header).IsLocked());
-    if (space_.gate().IsCapturing()) [[unlikely]]
-      CaptureBucket(writer, bucket);
-  }
-  [[gnu::cold, gnu::noinline]] void CaptureBucket(WriterState& writer, std::uint64_t bucket);
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
   [[gnu::noinline]] Status FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
   template <class ActionT, class V>
@@ -359,40 +322,7 @@ class BucketIndex {
                std::string_view value, std::uint32_t fresh);
   template <bool kNew, class Make, class NewOverflow>
   Status Insert(BucketGuard& guard, std::uint64_t hash, Make&& make, NewOverflow&& new_overflow);
-  HAKO_INLINE static unsigned FreeEntry(Line& line);
   Status StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index);
-
-  // ---- where the space has a limit (hash/bucket_eviction-inl.h) ----
-  static constexpr std::uint64_t kEvictionGroup = 16;  // buckets that the hand visits in a step
-  static constexpr unsigned kEvictedOf = 16;           // it evicts one record of this many, ...
-  static constexpr unsigned kEvictedAtOnce = 10;       // ... and at most this many
-  static constexpr std::size_t kEvictionSlack = 2;     // free entries of a chain that then loses an overflow bucket
-  // How many records the hand may still evict in a step: new ones, and kept ones.
-  struct Quota {
-    unsigned fresh, kept;
-  };
-  void OfferEviction();
-  void NoteFetched(const Line* line, unsigned i) const;
-  void CountFetched(bool found) const;
-  [[gnu::noinline]] void NoteEntry(const Line& line, unsigned i, bool is_new);
-  void MoveEntry(const Line& from, unsigned i, const Line& to, unsigned j) const;
-  [[gnu::noinline]] void EvictForInsertion(WriterState& writer, std::uint64_t inserted);
-  unsigned Evict(WriterState& writer, unsigned wanted);
-  unsigned EvictStep(WriterState& writer, std::uint64_t step);
-  unsigned EvictIn(WriterState& writer, std::uint64_t index, Quota* quota);
-  class EvictionLock;
-  unsigned EvictPart(WriterState& writer, Part part, RecordLimit::Mover move);
-  void Survey(WriterState& writer, Part part, RecordLimit::Surveyor visit);
-  template <class F>
-  void ForEachRecordIn(WriterState& writer, Part part, F&& visit);
-  std::pair<Line*, unsigned> EntryOf(Line& home, std::uint16_t tag, std::uint32_t handle) const;
-  bool IsUsed(const Line& line, unsigned i) const;
-  bool MoveRecord(WriterState& writer, Line& line, unsigned i, RecordLimit::Mover move);
-  [[gnu::noinline]] bool EvictOfChain(WriterState& writer, Line& home);
-  bool IsEvictable(const RecordView& record);
-  bool EvictEntry(WriterState& writer, Line& line, unsigned i);
-  template <class F>
-  void ForEachLine(Line& home, F&& visit) const;
 
   // REQUIRES: the caller is a writer (unchecked: it is not told which)
   void Store([[maybe_unused]] std::optional<std::uint64_t> applied_index) {
@@ -401,40 +331,27 @@ class BucketIndex {
     }
   }
 
-  void PublishLineCount(std::uint64_t n) {
-    HAKO_DCHECK(n > num_lines() && n <= lines_.HomeCapacity());  // invariant 2, and 1 of hash/line_table.h
-    space_.StoreLineCount(n);
-    shape_.store(TableShape::Of(n).word(), std::memory_order_release);
+  HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta) {
+    const std::int64_t pending = RecordCount::AddTo(writer, delta);
+    if (RecordCount::IsBatch(pending)) FlushCount(writer, pending);
   }
-  HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta);
-  [[gnu::noinline]] void FlushCount(WriterState& writer, std::int64_t pending);
-  bool Split(WriterState& writer);
-  Status FillLine(Line& line, std::span<const Tagged> entries);
-  static void StoreLine(Line& line, const Line& content);
-  Status RecomputeTags(WriterState& writer, const std::array<std::span<Tagged>, 2>& lists, unsigned depth) const;
-  void Compact(Line& home, std::size_t chain, std::size_t num_entries);
-  Status RepairLine(WriterState& writer, std::uint64_t index);
+  [[gnu::noinline]] void FlushCount(WriterState& writer, std::int64_t pending) { splitter_.Grow(writer, count_.Flush(writer, pending)); }
+
   Space& space_;
   LineTable<Space> lines_;
-  alignas(64) std::atomic<std::uint64_t> shape_{0};  // a TableShape; read by every operation
-  bool is_limited_ = false;                          // see IsLimited; never changes
-  alignas(64) std::atomic<std::int64_t> count_{0};   // records, without the writers' pending counts
-  std::uint32_t split_lock_ = 0;                     // guards the two below
-  Entries split_moved_, split_stayed_;
-  std::vector<Capture*> captures_;  // changed without writers
+  CaptureList<Space> captures_;
+  RecordCount count_;
+  [[no_unique_address]] BucketEviction<Space> eviction_;
+  BucketSplitter<Space> splitter_;
 };
 
 }  // namespace hako::hash
 
-#include "hako/hash/bucket_eviction-inl.h"
 #include "hako/hash/bucket_fetch-inl.h"
-#include "hako/hash/bucket_growth-inl.h"
 #include "hako/hash/bucket_guard-inl.h"
-#include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index-inl.h"
 #include "hako/hash/bucket_multi-inl.h"
 #include "hako/hash/bucket_multi_guard-inl.h"
 #include "hako/hash/bucket_passes-inl.h"
 #include "hako/hash/bucket_prefetch-inl.h"
-#include "hako/hash/bucket_redo-inl.h"
 #include "hako/hash/bucket_scan.h"

@@ -39,9 +39,9 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::MakeRoom() {
     if (capacity.bytes != 0 && bytes > capacity.bytes / 2) return TooLargeError("a batch", bytes, capacity.bytes / 2);
     HAKO_RETURN_IF_ERROR(capacity.CheckBatch(records));
     for (const Record& record : records_) {
-      if (record.Sets() && record.entry.handle != 0) index_.NoteEntry(*record.entry.line, record.entry.i, false);
+      if (record.Sets() && record.entry.handle != 0) index_.eviction_.NoteUse(*record.entry.line, record.entry.i);
     }
-    if (inserted != 0) index_.EvictForInsertion(writer_, inserted);
+    if (inserted != 0) index_.eviction_.EvictForInsertion(writer_, inserted);
   }
   return absl::OkStatus();
 }
@@ -108,7 +108,7 @@ StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, const Ba
   HAKO_RETURN_IF_ERROR(guard.MakeRoom());
   HAKO_RETURN_IF_ERROR(guard.WriteLong());
   HAKO_RETURN_IF_ERROR(guard.Apply());
-  if (IsLimited()) EvictForInsertion(writer, 0);  // with many buckets locked too few records could go
+  if (IsLimited()) eviction_.EvictForInsertion(writer, 0);  // with many buckets locked too few records could go
   return true;
 }
 

@@ -6,7 +6,6 @@
 
 #include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
-#include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index.h"
 #include "hako/update/decisions.h"
 #include "hako/update/logging.h"
@@ -40,7 +39,7 @@ class BucketIndex<Space>::MultiGuard {
   // again if it returns true for any key.
   MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked,
              std::optional<std::uint64_t> applied_index = {})
-      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), applied_index_(applied_index), homes_(index, keys.size()) {
+      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), applied_index_(applied_index), homes_(index.lines_, keys.size()) {
     records_.reserve(keys.size());
     for (const std::string_view key : keys) records_.emplace_back().hash = index.space_.KeyHash(key);
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
@@ -149,7 +148,7 @@ class BucketIndex<Space>::MultiGuard {
     index_.space_.ReleaseFreed(writer_);
     homes_.Unlock();
     // In steps, so that splits keep their usual pace.
-    for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(writer_, kCountBatch);
+    for (; delta > RecordCount::kBatch; delta -= RecordCount::kBatch) index_.AddToCount(writer_, RecordCount::kBatch);
     if (delta != 0) index_.AddToCount(writer_, delta);
     return status;
   }
@@ -190,7 +189,7 @@ class BucketIndex<Space>::MultiGuard {
   void Capture() {
     if (!index_.space_.gate().IsCapturing()) [[likely]]
       return;
-    homes_.ForEach([this](std::uint64_t home) { index_.CaptureBucket(writer_, home); });
+    homes_.ForEach([this](std::uint64_t home) { index_.captures_.CaptureIfAsked(writer_, home); });
   }
   bool IsAnyBlocked() const {
     return std::ranges::any_of(records_, [this](const Record& record) { return is_blocked_(record.hash); });
@@ -258,10 +257,10 @@ class BucketIndex<Space>::MultiGuard {
       unsigned hops = 0;
       std::uint32_t room = 0;
       for (Line* line = &index_.lines_.Home(home); line != nullptr;) {
-        const std::uint32_t header = Header(*line);
+        const std::uint32_t header = LoadHeader(*line);
         room += CountFree(*line, header, insertions - room);
         if (room >= insertions) return absl::OkStatus();
-        HAKO_ASSIGN_OR_RETURN(line, index_.NextLine(*line, header, &hops));
+        HAKO_ASSIGN_OR_RETURN(line, index_.lines_.NextLine(*line, header, &hops));
       }
       const std::uint32_t lines = (insertions - room + format::kLinkEntry - 1) / format::kLinkEntry;
       if (lines > kMaxHops - hops) return absl::ResourceExhaustedError("too many of the keys belong to one bucket");
@@ -346,9 +345,9 @@ class BucketIndex<Space>::MultiGuard {
   void ChangeEntry(const Record& record, std::uint32_t other) {
     Line* line = record.entry.line;
     unsigned at = record.entry.i;
-    if (at >= EntriesIn(Header(*line)) || LoadSlot(*line, at) != record.entry.handle) [[unlikely]] {
+    if (at >= EntriesIn(LoadHeader(*line)) || LoadSlot(*line, at) != record.entry.handle) [[unlikely]] {
       Line& home = index_.lines_.Home(homes_.PlaceOf(record.hash).index);
-      const Status status = index_.ForEachEntry(home, [&](Line& each, unsigned i, std::uint32_t handle) {
+      const Status status = index_.lines_.ForEachEntry(home, [&](Line& each, unsigned i, std::uint32_t handle) {
         if (handle == record.entry.handle) line = &each, at = i;
       });
       HAKO_ASSERT(status.ok());  // Find followed the chain under this lock

@@ -71,7 +71,7 @@ void BucketIndex<Space>::PrefetchLines(std::size_t n, HashOf&& hash_of, F&& reco
     std::size_t left = 0;  // keys not found in this bucket that may be in the next of the chain
     for (std::size_t i = 0; i < n; ++i) {
       Line& line = *wanted[i].line;
-      const std::uint32_t header = Header(line);
+      const std::uint32_t header = LoadHeader(line);
       std::uint32_t mask = MatchTags(line, wanted[i].tag) & EntryMask(header);
       if (mask == 0 && HasLink(header)) {
         Line* const next = lines_.Overflow(LoadSlot(line, format::kLinkEntry));

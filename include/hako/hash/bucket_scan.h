@@ -26,10 +26,10 @@ namespace hako::hash {
 template <class Space>
 class BucketScan {
  public:
-  explicit BucketScan(const BucketIndex<Space>& index) : index_(&index) {}
+  explicit BucketScan(const BucketIndex<Space>& index) : space_(&index.space()), table_(&index.lines()) {}
 
   // Moves to the first bucket.
-  void Start() { StartPart(index_->num_lines(), 0, 1); }
+  void Start() { StartPart(table_->num_lines(), 0, 1); }
   // Moves to the first bucket of one of `parts` equal parts of the `lines` buckets; the scans of
   // all parts together visit all records.
   void StartPart(std::uint64_t lines, std::uint64_t part, std::uint64_t parts) {
@@ -88,7 +88,8 @@ class BucketScan {
   template <class C>
   [[gnu::flatten]] std::uint32_t CopyLine(Line& line, std::uint32_t header, const C& is_current);
 
-  const BucketIndex<Space>* index_;
+  Space* space_;
+  const LineTable<Space>* table_;
   std::uint64_t lines_ = 0;  // when the scan began
   std::uint64_t next_ = 0;   // the next of them to visit
   std::uint64_t end_ = 0;
@@ -109,11 +110,11 @@ StatusOr<bool> BucketScan<Space>::Step() {
   damaged_ = 0;
   if (first + kLineAhead < lines_) PrefetchAfter(first);
   if constexpr (Space::kReadsAhead) {
-    if (first % kReadTogether == 0 && index_->space_.CachedRecords() != 0) ReadTogether(first);
+    if (first % kReadTogether == 0 && space_->CachedRecords() != 0) ReadTogether(first);
   }
   sync::Backoff backoff;
   Status status;
-  while (!CopyFamily(first, backoff.count() >= BucketIndex<Space>::kOptimisticTries, &status)) {
+  while (!CopyFamily(first, backoff.count() >= LineTable<Space>::kOptimisticTries, &status)) {
     Clear();
     backoff.Pause();
   }
@@ -125,22 +126,21 @@ StatusOr<bool> BucketScan<Space>::Step() {
 
 template <class Space>
 HAKO_INLINE void BucketScan<Space>::PrefetchAfter(std::uint64_t first) const {
-  Space& space = index_->space_;
-  const auto& lines = index_->lines_;
+  const LineTable<Space>& lines = *table_;
   Prefetch(&lines.Home(first + kLineAhead));
   Line& line = lines.Home(first + kRecordsAhead);
-  const std::uint32_t header = index_->Header(line);
-  for (unsigned i = 0; i < index_->EntriesIn(header); ++i) space.Prefetch(LoadSlot(line, i));
+  const std::uint32_t header = LoadHeader(line);
+  for (unsigned i = 0; i < EntriesIn(header); ++i) space_->Prefetch(LoadSlot(line, i));
   if (HasLink(header)) Prefetch(lines.Overflow(LoadSlot(line, format::kLinkEntry)));
   Line* near = &lines.Home(first + kRestAhead);
-  const std::uint32_t near_header = index_->Header(*near);
+  const std::uint32_t near_header = LoadHeader(*near);
   if (long_records_) {
-    for (unsigned i = 0; i < index_->EntriesIn(near_header); ++i) space.PrefetchRest(LoadSlot(*near, i));
+    for (unsigned i = 0; i < EntriesIn(near_header); ++i) space_->PrefetchRest(LoadSlot(*near, i));
   }
   if (!HasLink(near_header)) return;
   near = lines.Overflow(LoadSlot(*near, format::kLinkEntry));
   if (near == nullptr) return;
-  for (unsigned i = 0; i < format::kLinkEntry; ++i) space.Prefetch(LoadSlot(*near, i));
+  for (unsigned i = 0; i < format::kLinkEntry; ++i) space_->Prefetch(LoadSlot(*near, i));
 }
 
 // Reads the records of the next buckets, only into the file's cache: they may be outdated when
@@ -150,13 +150,13 @@ void BucketScan<Space>::ReadTogether(std::uint64_t first) const {
   typename Space::Ahead ahead;
   for (std::uint64_t index = first; index < std::min(first + kReadTogether, end_); ++index) {
     unsigned links = 0;
-    for (Line* line = &index_->lines_.Home(index); line != nullptr && links < 2; ++links) {
-      const std::uint32_t header = index_->Header(*line);
-      for (unsigned i = 0; i < index_->EntriesIn(header); ++i) index_->space_.Want(ahead, LoadSlot(*line, i));
-      line = HasLink(header) ? index_->lines_.Overflow(LoadSlot(*line, format::kLinkEntry)) : nullptr;
+    for (Line* line = &table_->Home(index); line != nullptr && links < 2; ++links) {
+      const std::uint32_t header = LoadHeader(*line);
+      for (unsigned i = 0; i < EntriesIn(header); ++i) space_->Want(ahead, LoadSlot(*line, i));
+      line = HasLink(header) ? table_->Overflow(LoadSlot(*line, format::kLinkEntry)) : nullptr;
     }
   }
-  index_->space_.Read(ahead);
+  space_->Read(ahead);
 }
 
 // Copies the records of a bucket and of those split off from it since; false if a writer
@@ -164,17 +164,17 @@ void BucketScan<Space>::ReadTogether(std::uint64_t first) const {
 template <class Space>
 HAKO_INLINE bool BucketScan<Space>::CopyFamily(std::uint64_t first, bool lock_them, Status* status) {
   bool raced = false;
-  const std::uint64_t n = index_->num_lines();
+  const std::uint64_t n = table_->num_lines();
   const std::uint64_t step = n == lines_ ? n : std::uint64_t{1} << TableShape::Of(lines_).DepthOf(first);
   for (std::uint64_t index = first; index < n && !raced && status->ok(); index += step) *status = CopyChain(index, lock_them, &raced);
   // A bucket split off meanwhile may have taken records that were not seen yet.
-  const std::uint64_t now = index_->num_lines();
+  const std::uint64_t now = table_->num_lines();
   return !raced && (now == n || (n != lines_ && (now - 1 - first) / step == (n - 1 - first) / step));
 }
 
 template <class Space>
 HAKO_INLINE Status BucketScan<Space>::CopyChain(std::uint64_t index, bool lock_it, bool* raced) {
-  Line* line = &index_->lines_.Home(index);
+  Line* line = &table_->Home(index);
   sync::VersionLock lock(line->header);
   std::optional<sync::LockHolder> holder;
   if (lock_it) {
@@ -189,17 +189,17 @@ HAKO_INLINE Status BucketScan<Space>::CopyChain(std::uint64_t index, bool lock_i
   if (!*raced) [[likely]] {
     unsigned hops = 0;
     for (std::uint32_t header = version; (damaged = CopyLine(*line, header, is_current)) == 0 && HasLink(header);) {
-      StatusOr<Line*> next = index_->NextLine(*line, header, &hops);
+      StatusOr<Line*> next = table_->NextLine(*line, header, &hops);
       if (!next.ok()) {
         status = next.status();
         break;
       }
       line = *next;
-      header = index_->Header(*line);
+      header = LoadHeader(*line);
     }
     // Damage counts only under the lock: a writer that changes nothing restores the version.
     *raced = !is_current() || (damaged != 0 && !lock_it);
-    if (damaged != 0 && !*raced) status = index_->space_.DamageAt(damaged_ = damaged);
+    if (damaged != 0 && !*raced) status = space_->DamageAt(damaged_ = damaged);
   }
   return *raced ? absl::OkStatus() : status;
 }
@@ -211,11 +211,11 @@ std::uint32_t BucketScan<Space>::CopyLine(Line& line, std::uint32_t header, cons
   if (size_ + format::kLineEntries > records_.size()) records_.resize(2 * size_ + 2 * format::kLineEntries);
   RecordCopy* copy = records_.data() + size_;
   std::uint32_t damaged = 0;
-  const unsigned entries = index_->EntriesIn(header);
+  const unsigned entries = EntriesIn(header);
   for (unsigned i = 0; i < entries; ++i) {
     const std::uint32_t handle = LoadSlot(line, i);
     if (handle == 0) continue;
-    if (index_->space_.CopyRecord(handle, is_current, buffer_, copy) != Match::kYes) [[unlikely]] {
+    if (space_->CopyRecord(handle, is_current, buffer_, copy) != Match::kYes) [[unlikely]] {
       if (std::find(skipped_.begin(), skipped_.end(), handle) != skipped_.end()) continue;
       damaged = handle;
       break;

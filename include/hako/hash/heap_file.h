@@ -59,6 +59,7 @@ class HeapFile {
   HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   // At the file's end, one more than any record's handle.
   std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }
+  unsigned shift() const { return shift_; }
   std::uint64_t BlockBytes(const ScannedRecord& record) const { return BytesOf(ClassOf(record.key_size, record.value_size)); }
   HAKO_INLINE bool CopyIsIntact(const FetchedCopy& copy, std::uint64_t key_hash) const {
     return copy.value == nullptr || copy.check == CheckOf({copy.value, copy.value_size}, key_hash, copy.place);
@@ -125,11 +126,29 @@ class HeapFile {
   };
   // Reads it, by pieces of the size of the buffer, and checks it. REQUIRES: `buffer` has at least 4 KiB
   CheckedRecord CheckRecord(std::uint32_t handle, ReadsFrom reads_from, std::span<char> buffer) const;
+  // The bytes of the blocks that live and unborn records occupy in a heap extent.
+  StatusOr<std::uint64_t> LiveBytes(Extent extent) const {
+    std::uint64_t bytes = 0;
+    HAKO_RETURN_IF_ERROR(Scan(extent.offset, extent.offset + extent.bytes, [&](const ScannedRecord& record) {
+      const bool is_live = record.stamp.IsLive() || record.stamp.state() == format::BlockState::kUnborn;
+      if (is_live) bytes += BlockBytes(record);
+      return absl::OkStatus();
+    }));
+    return bytes;
+  }
+  // Whether to copy the record would keep others waiting. Such a record is moved without locks.
+  bool IsLong(std::uint32_t handle) const {
+    char bytes[kHeadMax];
+    const std::uint64_t offset = OffsetOf(handle);
+    if (!IsPlace(offset)) return false;
+    const std::uint64_t size = std::min<std::uint64_t>(sizeof(bytes), extents_->tail() - offset);
+    return extents_->Read(offset, bytes, size).ok() && DecodeHead(bytes, static_cast<std::size_t>(size)).size() > kLongRecord;
+  }
   // Copies the key and the value of a scanned record to the buffer, also if they are not in memory.
   template <class B>
   Status CopyScanned(ScannedRecord* record, B& buffer) const;
 
- protected:
+  // ---- for the parts of a heap ----
   // A record's header, decoded.
   struct Head {
     std::uint32_t check = 0;
@@ -146,10 +165,33 @@ class HeapFile {
   struct EpochStamps {
     format::Stamp unborn, live, free;
   };
-  static constexpr std::uint64_t kStampAt = 4;                // behind the check
+  EpochStamps stamps() const {
+    const std::uint64_t bits = stamps_.load(std::memory_order_relaxed);
+    const auto at = [bits](int i) { return format::Stamp(static_cast<std::uint16_t>(bits >> (16 * i))); };
+    return {at(0), at(1), at(2)};
+  }
+  static constexpr std::uint64_t kStampAt = 4;  // behind the check
+  std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
+  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    return UnitsClassOf(format::RecordHeadSize(format::LengthsSize(key_size, value_size)) + key_size + value_size);
+  }
+  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
+  HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t offset) const {
+    return format::RecordCheck(value, key_hash, offset, secret_);
+  }
+  // Whether a record may start at `offset`, where `size` bytes are left.
+  bool DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const;
+  Status WriteOrPoison(std::uint64_t offset, std::string_view bytes) {
+    Status status = extents_->Write(offset, bytes);
+    if (!status.ok()) Poison(status);
+    return status;
+  }
+
+ protected:
   static constexpr std::uint64_t kFixed = 6;                  // check and stamp
   static constexpr std::uint64_t kHeadMax = 16;               // without the head check
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
+  static constexpr std::uint64_t kLongRecord = 8192;
 
   explicit HeapFile(std::unique_ptr<ExtentFile<FileT>> extents)
       : extents_(std::move(extents)),
@@ -160,11 +202,6 @@ class HeapFile {
         durable_epoch_(extents_->super().epoch),
         refusal_(extents_->file().IsWritable() ? absl::OkStatus() : ReadOnlyError()) {}
 
-  EpochStamps stamps() const {
-    const std::uint64_t bits = stamps_.load(std::memory_order_relaxed);
-    const auto at = [bits](int i) { return format::Stamp(static_cast<std::uint16_t>(bits >> (16 * i))); };
-    return {at(0), at(1), at(2)};
-  }
   void UseEpoch(std::uint64_t epoch) {
     using format::BlockState;
     std::uint64_t bits = 0;
@@ -178,11 +215,6 @@ class HeapFile {
     HAKO_DCHECK(epoch < this->epoch());  // invariant 2
     durable_epoch_.store(epoch, std::memory_order_release);
   }
-  Status WriteOrPoison(std::uint64_t offset, std::string_view bytes) {
-    Status status = extents_->Write(offset, bytes);
-    if (!status.ok()) Poison(status);
-    return status;
-  }
   // The stamp of a record that an entry stops or starts naming could not be read, so its next stamp
   // is unknown. If a state became durable with the old one, it would have a record too many or too
   // few.
@@ -190,7 +222,6 @@ class HeapFile {
     if (extents_->file().IsWritable()) Poison(unread);
   }
 
-  std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
   HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + 8 <= extents_->tail(); }
   // Whether the record lies inside the file.
   HAKO_INLINE bool IsInside(std::uint64_t offset, const Head& head) const {
@@ -199,20 +230,11 @@ class HeapFile {
   HAKO_INLINE unsigned ShortClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
     return UnitsClassOf(format::kShortHead + key_size + value_size);
   }
-  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
-    return UnitsClassOf(format::RecordHeadSize(format::LengthsSize(key_size, value_size)) + key_size + value_size);
-  }
-  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
 
-  HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t offset) const {
-    return format::RecordCheck(value, key_hash, offset, secret_);
-  }
   bool IsIntact(const Head& head, const RecordView& record, std::uint64_t offset) const {
     return head.check == CheckOf(record.value, KeyHash(record.key), offset);
   }
   static Head DecodeHead(const char* bytes, std::size_t size);
-  // Whether a record may start at `offset`, where `size` bytes are left.
-  bool DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const;
   // Returns the size of the head.
   std::size_t EncodeHead(char* out, std::uint32_t check, format::Stamp stamp, std::uint64_t key_size, std::uint64_t value_size,
                          std::uint64_t offset) const;

@@ -115,7 +115,7 @@ void HeapScrub<Index, Space>::LookUp(WriterState& writer, ScrubProgress* progres
 // the two looks. Blocks that a killed process has left are found by the harvest.
 template <class Index, class Space>
 void HeapScrub<Index, Space>::CheckOrphan(WriterState& writer, const Record& record, ScrubProgress* progress) {
-  if (!heap_.AcceptsWrites() || !heap_.HarvestIsOver()) return;
+  if (!heap_.AcceptsWrites() || !heap_.harvest().IsOver()) return;
   bool is_orphan = false;
   const std::uint64_t size = record.key_size + record.value_size;
   if (size > kLockedMax) return;

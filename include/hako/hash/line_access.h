@@ -2,8 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 
 #include "hako/base/inline.h"
 #include "hako/format/bucket_format.h"
@@ -28,7 +31,15 @@ HAKO_INLINE std::uint32_t LoadSlot(format::BucketLine& line, unsigned i) {
 HAKO_INLINE void StoreSlot(format::BucketLine& line, unsigned i, std::uint32_t handle) {
   std::atomic_ref(line.slots[i]).store(handle, std::memory_order_release);
 }
+HAKO_INLINE std::uint32_t LoadHeader(format::BucketLine& line) { return std::atomic_ref(line.header).load(std::memory_order_acquire); }
 HAKO_INLINE bool HasLink(std::uint32_t header) { return (header & sync::VersionLock::kFlag) != 0; }
+
+HAKO_INLINE unsigned EntriesIn(std::uint32_t header) { return HasLink(header) ? format::kLinkEntry : format::kLineEntries; }
+// The bits of MatchTags that stand for entries, not for the link.
+HAKO_INLINE std::uint32_t EntryMask(std::uint32_t header) {
+  static_assert(sync::VersionLock::kFlag << 8 == 1u << format::kLinkEntry);
+  return ~((header & sync::VersionLock::kFlag) << 8);
+}
 
 // Stores slots[9] and the header in one store.
 inline void StoreLinkAndHeader(format::BucketLine& line, std::uint32_t slot, std::uint32_t header) {
@@ -50,6 +61,26 @@ HAKO_INLINE std::uint32_t MatchTags(format::BucketLine& line, std::uint16_t tag)
   for (unsigned i = 0; i < format::kLineEntries; ++i) mask |= static_cast<std::uint32_t>(LoadTag(line, i) == tag) << i;
   return mask;
 #endif
+}
+
+// The number of a free entry; kLineEntries if there is none.
+HAKO_INLINE unsigned FreeEntry(format::BucketLine& line) {
+  const unsigned entries = EntriesIn(LoadHeader(line));
+  for (std::uint32_t mask = MatchTags(line, 0); mask != 0; mask &= mask - 1) {
+    const auto i = static_cast<unsigned>(std::countr_zero(mask));
+    if (i < entries && LoadSlot(line, i) == 0) return i;
+  }
+  return format::kLineEntries;
+}
+
+// Stores by words: a reader that still follows an old link to a recycled overflow bucket may be
+// reading it.
+inline void StoreLine(format::BucketLine& line, const format::BucketLine& content) {
+  std::uint64_t words[sizeof(line) / 8];
+  std::memcpy(words, &content, sizeof(words));
+  for (std::size_t w = 0; w < std::size(words); ++w) {
+    std::atomic_ref(reinterpret_cast<std::uint64_t*>(&line)[w]).store(words[w], std::memory_order_relaxed);
+  }
 }
 
 }  // namespace hako::hash

@@ -1,4 +1,5 @@
-// Locates buckets: home lines by number, overflow lines by id.
+// The buckets of a hash table: home lines, which are found by number, and overflow lines, by id. A home
+// line and the overflow lines that it links to are a chain.
 //
 // Home lines are in chunks that are allocated as the table grows and never move: 2,048 chunks of 64
 // KiB, then chunks of 4 MiB, found through a table of pointers. Overflow lines are carved from
@@ -8,9 +9,11 @@
 // Invariants
 //   1. The chunk of every home line below the engine's line count exists.
 //   2. A free overflow line is not reachable from a home line.
+//   3. The number of lines only grows, except by Reset.
 //
-// Threads: Home, Overflow, NewOverflow and FreeOverflow from any; EnsureHome by one splitter at a
-// time; the rest while no other thread uses the table.
+// Threads: Home, Overflow, NewOverflow, FreeOverflow, shape and the visits of a chain from any; Compact with
+// the chain locked; EnsureHome and PublishLineCount by one splitter at a time; the rest while no other thread
+// uses the table.
 #pragma once
 
 #include <array>
@@ -19,13 +22,16 @@
 #include <memory>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
+#include "hako/hash/line_access.h"
 #include "hako/hash/lock_order.h"
 #include "hako/hash/overflow_ids.h"
 #include "hako/hash/record_space.h"
+#include "hako/hash/table_shape.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/version_lock.h"
 
@@ -41,7 +47,22 @@ class LineTable {
   static constexpr std::uint64_t kChunks = 4352;
   static constexpr std::uint64_t kHomeMax = (kSmallChunks * kSmallChunkBytes + (kChunks - kSmallChunks) * kLargeChunkBytes) / sizeof(Line);
 
+  static constexpr unsigned kMaxHops = 4096;        // in a chain; more is a loop in a damaged file
+  static constexpr unsigned kOptimisticTries = 64;  // of a reader of a chain, which then takes the lock
+
   explicit LineTable(Space& space) : space_(space), chunks_(new std::atomic<Line*>[kChunks]()) {}
+  LineTable(const LineTable&) = delete;
+
+  HAKO_INLINE TableShape shape() const { return TableShape(shape_.load(std::memory_order_acquire)); }
+  std::uint64_t num_lines() const { return shape().num_lines(); }
+  // From now on keys may belong to these lines. REQUIRES: the lines exist
+  void PublishLineCount(std::uint64_t n) {
+    HAKO_DCHECK(n > num_lines() && n <= HomeCapacity());
+    space_.StoreLineCount(n);
+    SetLineCount(n);
+  }
+  // The same for lines of which the space knows.
+  void SetLineCount(std::uint64_t n) { shape_.store(TableShape::Of(n).word(), std::memory_order_release); }
 
   HAKO_INLINE Line& Home(std::uint64_t index) const {
     const auto [chunk, within] = Split(index);
@@ -116,12 +137,89 @@ class LineTable {
     return num_overflow_;
   }
 
+  // ---- chains ----
+  // The line that this one links to, or nullptr. DataLoss if the link is broken, or after kMaxHops.
+  StatusOr<Line*> NextLine(Line& line, std::uint32_t header, unsigned* hops) const {
+    if (!HasLink(header)) return nullptr;
+    Line* next = Overflow(LoadSlot(line, format::kLinkEntry));
+    if (next == nullptr || ++*hops > kMaxHops) [[unlikely]]
+      return BrokenChain(line);
+    return next;
+  }
+  Status BrokenChain(const Line& line) const {
+    return DataLossError("bad link in a bucket line",
+                         static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(&line) - space_.index_base()));
+  }
+  // Calls visit(Line&, i, handle) for each entry of a locked chain.
+  template <class F>
+  Status ForEachEntry(Line& home, F&& visit) const {
+    unsigned hops = 0;
+    for (Line* line = &home; line != nullptr;) {
+      const std::uint32_t header = LoadHeader(*line);
+      for (unsigned i = 0; i < EntriesIn(header); ++i) {
+        if (const std::uint32_t handle = LoadSlot(*line, i)) visit(*line, i, handle);
+      }
+      HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
+    }
+    return absl::OkStatus();
+  }
+  // Removes overflow lines from a locked chain of `chain` lines while its `num_entries` entries fit into
+  // the remaining ones. An entry is briefly in two places, never in none.
+  // REQUIRES: the chain is locked (unchecked: a recovery has none to lock out)
+  void Compact(Line& home, std::size_t chain, std::size_t num_entries) {
+    for (; chain > 1 && num_entries <= format::kLinkEntry * (chain - 1) + 1; --chain) {
+      Line* before = &home;
+      for (std::size_t l = 2; l < chain; ++l) before = Overflow(LoadSlot(*before, format::kLinkEntry));
+      const std::uint32_t id = LoadSlot(*before, format::kLinkEntry);
+      Line& last = *Overflow(id);
+      Line* free = &home;
+      unsigned f = 0;
+      std::uint32_t last_handle = 0;  // replaces the link
+      std::uint16_t last_tag = 0;
+      for (unsigned i = 0; i < format::kLineEntries; ++i) {
+        const std::uint32_t handle = LoadSlot(last, i);
+        if (handle == 0) continue;
+        while (free != &last && LoadSlot(*free, f) != 0) {
+          if (++f < format::kLinkEntry) continue;
+          free = Overflow(LoadSlot(*free, format::kLinkEntry));
+          f = 0;
+        }
+        if (free == &last) {
+          last_tag = LoadTag(last, i);
+          last_handle = handle;
+          NoteMoved(last, i, *before, format::kLinkEntry);
+          break;
+        }
+        StoreTag(*free, f, LoadTag(last, i));
+        StoreSlot(*free, f, handle);
+        NoteMoved(last, i, *free, f);
+      }
+      StoreTag(*before, format::kLinkEntry, last_tag);
+      StoreLinkAndHeader(*before, last_handle, LoadHeader(*before) & ~sync::VersionLock::kFlag);
+      FreeOverflow(id);
+    }
+  }
+  // Whether the space evicts records to get memory: then the table asks for little at a time.
+  bool IsLimited() const {
+    if constexpr (requires { space_.limit(); })
+      return space_.limit() != nullptr;
+    else
+      return false;
+  }
+  // The record of one entry is that of another from now on.
+  void NoteMoved(const Line& from, unsigned i, const Line& to, unsigned j) const {
+    if constexpr (requires { space_.limit(); }) {
+      if (IsLimited()) space_.limit()->uses().Move(from, i, to, j);
+    }
+  }
+
   // Makes home line 0, the only one, a line that stays locked.
   void Seal() { chunks_[0].store(&sealed_, std::memory_order_relaxed); }
   // Forgets all lines; the space has taken their memory back. Takes no lock, which another thread
   // may have held when this process was forked.
   // REQUIRES: no other thread uses the table (checked in WriterStates::Close)
   void Reset() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    shape_.store(0, std::memory_order_release);
     num_chunks_ = 0;
     num_overflow_ = 0;
     free_overflow_.clear();
@@ -135,24 +233,17 @@ class LineTable {
     return kSmallLines + (num_chunks - kSmallChunks) * (kLargeChunkBytes / sizeof(Line));
   }
 
-  struct Place {
+  struct InChunk {
     std::uint64_t chunk;
     std::uint64_t within;
   };
-  HAKO_INLINE static Place Split(std::uint64_t index) {
+  HAKO_INLINE static InChunk Split(std::uint64_t index) {
     if (index < kSmallLines) [[likely]]
       return {index >> 10, index & 1023};
     const std::uint64_t beyond = index - kSmallLines;
     return {kSmallChunks + (beyond >> 16), beyond & 65535};
   }
 
-  // A space that evicts records to get memory gets a little more easily.
-  bool IsLimited() const {
-    if constexpr (requires { space_.limit(); })
-      return space_.limit() != nullptr;
-    else
-      return false;
-  }
   void AppendChunk(std::uint64_t offset) {
     chunks_[num_chunks_++].store(reinterpret_cast<Line*>(space_.index_base() + offset), std::memory_order_relaxed);
   }
@@ -167,7 +258,8 @@ class LineTable {
 
   Space& space_;
   std::unique_ptr<std::atomic<Line*>[]> chunks_;
-  std::uint64_t num_chunks_ = 0;
+  alignas(64) std::atomic<std::uint64_t> shape_{0};  // a TableShape; read by every operation
+  alignas(64) std::uint64_t num_chunks_ = 0;
   sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kBucketLocks) ABSL_ACQUIRED_BEFORE(kHeapLocks);
   std::vector<std::uint32_t> free_overflow_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t num_overflow_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -48,7 +48,8 @@ class MappedRecords : public HeapFile<FileT> {
   static constexpr bool kReadsAhead = false;
   // Whether the block of a retired small record keeps its stamp until it is used again.
   static constexpr bool kStampsLate = false;
-  using Heap::OffsetOf;
+  using Heap::CheckOf, Heap::OffsetOf, Heap::stamps;
+  using typename Heap::Head;
 
   // A mapped file is in memory: nothing is read ahead.
   struct Ahead {};
@@ -90,6 +91,11 @@ class MappedRecords : public HeapFile<FileT> {
   }
   HAKO_INLINE void Commit(std::uint32_t handle) { StoreStamp(handle, stamps().live); }
 
+  HAKO_INLINE void StoreStamp(std::uint32_t handle, format::Stamp stamp) { StampOf(handle).store(stamp.bits(), std::memory_order_release); }
+  std::atomic_ref<std::uint16_t> StampOf(std::uint32_t handle) const {
+    return std::atomic_ref(*reinterpret_cast<std::uint16_t*>(base_ + OffsetOf(handle) + Heap::kStampAt));
+  }
+
   // ---- intents (format/intent_format.h) ----
   // Publishes the intent by one store, the commit point of its changes. Threads begin their search
   // for a word that is 0 at different ones.
@@ -116,14 +122,11 @@ class MappedRecords : public HeapFile<FileT> {
   static bool IsNamed(format::Stamp stamp) { return stamp.IsLive(); }
 
  protected:
-  using Heap::CheckOf;
   using Heap::DecodeHead;
   using Heap::extents_;
   using Heap::IsInside;
   using Heap::IsPlace;
   using Heap::kHeadMax;
-  using Heap::stamps;
-  using typename Heap::Head;
   using Value = std::string_view;  // of a long record, where it is
 
   MappedRecords(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t)
@@ -154,7 +157,6 @@ class MappedRecords : public HeapFile<FileT> {
   HAKO_INLINE format::Stamp LoadStamp(std::uint32_t handle, Status* = nullptr) const {
     return format::Stamp(StampOf(handle).load(std::memory_order_relaxed));
   }
-  HAKO_INLINE void StoreStamp(std::uint32_t handle, format::Stamp stamp) { StampOf(handle).store(stamp.bits(), std::memory_order_release); }
   // Writes a record into a block that no entry names yet.
   Status Put(OwnedScratch&, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key,
              std::string_view value);
@@ -166,9 +168,6 @@ class MappedRecords : public HeapFile<FileT> {
   // Where in the rest of a chunk a block goes, and the alignment of larger blocks.
   static std::uint64_t PlaceIn(const ChunkRest& chunk, std::uint64_t) { return chunk.next; }
   static constexpr std::uint64_t place_unit() { return 1; }
-  std::atomic_ref<std::uint16_t> StampOf(std::uint32_t handle) const {
-    return std::atomic_ref(*reinterpret_cast<std::uint16_t*>(base_ + OffsetOf(handle) + Heap::kStampAt));
-  }
 
   char* const base_;
 

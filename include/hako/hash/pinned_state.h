@@ -19,6 +19,7 @@
 
 #include "hako/base/status.h"
 #include "hako/format/size_class.h"
+#include "hako/format/stamp.h"
 #include "hako/storage/arena.h"
 
 namespace hako::hash {
@@ -64,6 +65,17 @@ struct PinnedState {
     HAKO_ASSIGN_OR_RETURN(HandleSet handed_out, HandleSet::Create(end));
     HAKO_ASSIGN_OR_RETURN(HandleSet released, HandleSet::Create(end));
     return std::make_unique<PinnedState>(PinnedState{epoch, tail, std::move(handed_out), std::move(released), {}});
+  }
+
+  // Whether a record of a scan belongs to the state; `now` is the epoch. A block of the state that was
+  // retired since is in one of three conditions: stamped as retired in a later epoch than the pinned one,
+  // which its stamp shows while it is younger than a period; or stamped as free, and added to `released`
+  // before; or live, if the scan read it before it was retired.
+  bool Has(std::uint32_t handle, format::Stamp stamp, std::uint64_t now) const {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (handed_out.Has(handle)) return false;
+    const bool is_retired = stamp.state() == format::BlockState::kRetired || stamp.state() == format::BlockState::kYoungRetired;
+    return stamp.IsLive() || (is_retired && now - stamp.AgeAt(now) > epoch) || released.Has(handle);
   }
 
   std::uint64_t epoch;

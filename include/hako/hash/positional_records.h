@@ -58,7 +58,8 @@ class PositionalRecords : public HeapFile<FileT> {
   // Whether the block of a retired small record keeps its stamp until it is used again.
   static constexpr bool kStampsLate = true;
   using Ahead = std::conditional_t<kReadsAhead, ReadAhead, NoReadAhead>;
-  using Heap::OffsetOf;
+  using Heap::CheckOf, Heap::OffsetOf, Heap::stamps;
+  using typename Heap::Head;
 
   // Adds the record to those that Read(ahead) will read.
   void Want(Ahead& ahead, std::uint32_t handle) const {
@@ -106,14 +107,16 @@ class PositionalRecords : public HeapFile<FileT> {
   HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const { return stamp.IsLive() || KeepsStamps(); }
   // Whether an entry names it.
   bool IsNamed(format::Stamp stamp) const { return KeepsStamps() ? stamp.BelongsTo(extents_->super().epoch) : stamp.IsLive(); }
+  void StoreStamp(std::uint32_t handle, format::Stamp stamp) {
+    const std::uint16_t bits = stamp.bits();
+    if (this->Health().ok() && !KeepsStamps())
+      (void)this->WriteOrPoison(OffsetOf(handle) + Heap::kStampAt, {reinterpret_cast<const char*>(&bits), sizeof(bits)});
+  }
 
  protected:
-  using Heap::CheckOf;
   using Heap::extents_;
   using Heap::IsInside;
   using Heap::IsPlace;
-  using Heap::stamps;
-  using typename Heap::Head;
   using Value = StoredValue<FileT>;  // of a long record, where it is
 
   PositionalRecords(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size)
@@ -144,11 +147,6 @@ class PositionalRecords : public HeapFile<FileT> {
     Status read = extents_->Read(OffsetOf(handle) + Heap::kStampAt, reinterpret_cast<char*>(&bits), sizeof(bits));
     if (status != nullptr) *status = std::move(read);
     return format::Stamp(bits);
-  }
-  void StoreStamp(std::uint32_t handle, format::Stamp stamp) {
-    const std::uint16_t bits = stamp.bits();
-    if (this->Health().ok() && !KeepsStamps())
-      (void)this->WriteOrPoison(OffsetOf(handle) + Heap::kStampAt, {reinterpret_cast<const char*>(&bits), sizeof(bits)});
   }
   // Writes a record into a block that no entry names yet. Direct I/O writes the whole block, so that
   // nothing has to be read first. The check of a StoredValue is known only once it has been read:

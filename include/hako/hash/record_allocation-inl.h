@@ -1,4 +1,4 @@
-// Definitions of hash/record_heap.h: where a new block comes from, and how the file grows.
+// Definitions of hash/record_heap.h: where a new block comes from.
 #pragma once
 
 #include "hako/hash/record_heap.h"
@@ -46,7 +46,7 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(WriterState& writer, unsigned size_
       pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
       continue;
     }
-    if (*error = Grow(bytes, most); error->ok()) continue;
+    if (*error = heap_extents_.Grow(bytes, most); error->ok()) continue;
     std::uint32_t handle = small ? pool_->Pop(writer.free, size_class) : 0;
     if (small && handle == 0) handle = CutSmall(writer, size_class);
     if (handle != 0) *error = absl::OkStatus();
@@ -67,63 +67,6 @@ std::uint32_t RecordHeap<FileT>::CutSmall(WriterState& writer, unsigned size_cla
 }
 
 template <File FileT>
-Status RecordHeap<FileT>::Grow(std::uint64_t bytes, std::uint64_t most) {
-  if (bytes > FreeBlockPool::kSmallMax) ReleaseExtents();  // two neighbours may be large enough
-  if (!pool_->HasRoomForRun()) return NoMemoryError();
-  const std::uint64_t size = ExtentSize(bytes, most);
-  HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->Allocate(size));
-  const sync::SharedLock lock(growth_mutex_);
-  HAKO_RETURN_IF_ERROR(extents_->BeginHeapExtent({offset, size}));
-  pool_->FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});
-  return absl::OkStatus();
-}
-
-// For blocks that are not small: room for several, so that little is left over, but few while the
-// file is small. A large block gets its own extent, so that the extent is soon free.
-template <File FileT>
-std::uint64_t RecordHeap<FileT>::ExtentSize(std::uint64_t bytes, std::uint64_t most) const {
-  const std::uint64_t used = extents_->tail();
-  const std::uint64_t blocks = bytes < kLarge ? std::clamp<std::uint64_t>(used / 16 / bytes, 1, 8) : 1;
-  const std::uint64_t needed = most + (blocks - 1) * bytes + sizeof(format::HeapExtentHeader);
-  // Small extents fill the region that the first ones have begun, see FreeBlockPool.
-  const std::uint64_t within = used % format::kExtentAlignment;
-  const bool is_small = within != 0 && needed <= format::kExtentAlignment - within;
-  const std::uint64_t unit = is_small ? format::kExtentUnit : format::kExtentAlignment;
-  const std::uint64_t least = this->IsDirect() && within == 0 ? std::min(kDirectChunk, std::bit_floor(used)) : 0;
-  return std::max(ChunkSize(bytes < kLarge ? used : 0, needed, unit), least);
-}
-
-template <File FileT>
-bool RecordHeap<FileT>::IsHeapExtent(Run run) const {
-  static constexpr std::uint64_t kHeader = sizeof(format::HeapExtentHeader);
-  if (run.begin % format::kExtentUnit != kHeader || run.end % format::kExtentUnit != 0) return false;
-  const StatusOr<std::uint64_t> bytes = extents_->HeapExtentBytes(run.begin - kHeader);
-  return bytes.ok() && *bytes == run.bytes() + kHeader;
-}
-
-template <File FileT>
-void RecordHeap<FileT>::ReleaseExtents() {
-  sync::MutexLock lock(extents_mutex_);
-  if (extent_pins_ != 0) return;
-  for (const Run run : pool_->TakeRuns([this](Run each) { return IsHeapExtent(each); })) ReleaseExtent(run);
-}
-
-template <File FileT>
-void RecordHeap<FileT>::ReleaseIfExtent(Run run) {
-  if (!IsHeapExtent(run)) return;
-  sync::MutexLock lock(extents_mutex_);
-  if (extent_pins_ == 0 && pool_->TakeIfThere(run)) ReleaseExtent(run);
-}
-
-template <File FileT>
-void RecordHeap<FileT>::ReleaseExtent(Run run) {
-  const std::uint64_t offset = run.begin - sizeof(format::HeapExtentHeader);
-  if (!AcceptsWrites()) return;
-  if (Status status = extents_->ForgetHeapExtent(offset); !status.ok()) return Poison(status);
-  extents_->Free({offset, run.end - offset});
-}
-
-template <File FileT>
 template <class ForEachWriter>
 void RecordHeap<FileT>::GatherFree(ForEachWriter&& for_each_writer) {
   for_each_writer([&](WriterState& writer) {
@@ -132,6 +75,22 @@ void RecordHeap<FileT>::GatherFree(ForEachWriter&& for_each_writer) {
     pool_->FreeRun(Rest(std::exchange(writer.chunk, {})));
     pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   });
+}
+
+template <File FileT>
+void RecordHeap<FileT>::EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied) {
+  gate_.AssertNoWriters();
+  const std::vector<Run> held = victims_.End();
+  if (!emptied) {
+    for (const Run run : held) {
+      StoreStamp(HandleOf(run.begin), stamps().free);  // it may be stamped as retired
+      FreeGap(writer, run.begin, run.bytes());         // not FreeRun: small pieces go to the lists
+    }
+    return;
+  }
+  for (const Extent& extent : victims) {
+    if (extents_->ForgetHeapExtent(extent.offset).ok()) extents_->Free(extent);
+  }
 }
 
 }  // namespace hako::hash

@@ -6,28 +6,6 @@
 namespace hako::hash {
 
 template <File FileT>
-bool RecordHeap<FileT>::NeedsReclaim() const {
-  return reclaimer_.IsDue([this] { return AllLive(); });
-}
-
-template <File FileT>
-template <class ForEachWriter>
-std::uint64_t RecordHeap<FileT>::WaitingBytes(ForEachWriter&& for_each_writer) const {
-  std::uint64_t bytes = 0;
-  for_each_writer([&](const WriterState& writer) { bytes += writer.waiting_bytes; });
-  return bytes;
-}
-
-// Free blocks in threads' caches and small blocks that wait count as live here.
-template <File FileT>
-std::uint64_t RecordHeap<FileT>::AllLive() const {
-  const std::uint64_t index = this->index_is_in_memory() ? 0 : this->index_bytes();
-  const std::uint64_t others = reclaimer_.waiting_bytes() + index + extents_->free_extent_bytes() + pool_->free_bytes(),
-                      all = extents_->tail();
-  return all - std::min(all, others);
-}
-
-template <File FileT>
 template <class ForEachWriter>
 typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWriter&& for_each_writer) {
   const std::uint64_t closed = epoch();
@@ -42,7 +20,7 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWri
   this->UseEpoch(closed + 1);
   this->PublishEpoch();
   const log::Position position = log().BeginCheckpoint();
-  return {closed, extents_->tail(), position, pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver(), AppliedIndex()};
+  return {closed, extents_->tail(), position, pool_->TakeWaiting(), pool_->Take(unstamped), harvest_.IsOver(), AppliedIndex()};
 }
 
 template <File FileT>
@@ -59,9 +37,7 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
       super.num_records = num_records;
       super.applied_index = closed.applied_index;
       super.synced_at = WallClock();
-      super.sweep_extent = sweep_.extent;
-      super.sweep_to = sweep_.to;
-      super.sweep_end = sweep_.end;
+      sweep_.StorePlace(super);
     });
   }
   if (!status.ok()) {
@@ -92,10 +68,8 @@ void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed,
   }
   reclaimer_.EndClosed();
   if (closed.has_all_retired) extents_->StoreSealed(&format::LiveState::oldest_retired_epoch, closed.epoch);
-  const std::uint64_t until = harvest_next_.load(std::memory_order_relaxed) + harvest_end_ / kHarvestParts;
-  while (!HarvestIsOver() && !victims_.IsOn() && harvest_next_.load(std::memory_order_relaxed) <= until) {
-    as_writer([&] { HarvestFor(writer, 1); });
-  }
+  const std::uint64_t end = harvest_.ShareEnd();
+  while (harvest_.IsBefore(end)) as_writer([&] { harvest_.RunOnce(Found{*this, writer}); });
 }
 
 // Releases some magazines of a chain of small blocks or, in a mapped file, of any; returns the rest
@@ -103,12 +77,12 @@ void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed,
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain) {
   const bool evacuating = victims_.IsOn();
-  const HarvestLock harvest(*this);
+  const typename HeapHarvest<FileT>::Lock harvest(harvest_);
   return pool_->Drain(
       chain,
       [&](std::uint32_t handle) {
         if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
-        if (evacuating && IsVictim(handle)) return ForgetBlock(handle, size_class);
+        if (evacuating && victims_.HoldBlock(handle, size_class)) return;
         if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it, or its extent is damaged
         if (Records::kStampsLate) return pool_->Push(writer.free, FreeBlockPool::kUnstamped + size_class, handle);
         StoreStamp(handle, stamps().free);
@@ -120,7 +94,7 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_
 // Stamps the blocks of a chain as free. Returns them, except frozen ones.
 template <File FileT>
 std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
-  const HarvestLock harvest(*this);
+  const typename HeapHarvest<FileT>::Lock harvest(harvest_);
   std::vector<std::uint32_t> handles;
   (void)pool_->Drain(chain, [&](std::uint32_t handle) {
     if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
@@ -129,13 +103,6 @@ std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
   });
   StampFree(std::span(handles));
   return handles;
-}
-
-template <File FileT>
-template <class AsWriter>
-void RecordHeap<FileT>::ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer) {
-  static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
-  if (closed.unstamped != 0) FreeSlowly(writer, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
 }
 
 // In small steps, so that a closing gate does not wait long.
@@ -168,9 +135,64 @@ void RecordHeap<FileT>::StampFree(std::span<std::uint32_t> handles) {
 }
 
 template <File FileT>
-void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
-  const format::Stamp refreshed = format::Refresh(stamp, epochs());
-  if (refreshed.bits() != stamp.bits()) StoreStamp(handle, refreshed);
+template <class ForEachWriter>
+std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachWriter&& for_each_writer) const {
+  std::uint64_t bytes = extents_->free_extent_bytes() + pool_->free_bytes();
+  for (unsigned list = 0; list < FreeBlockPool::kWaiting; ++list) {
+    const auto add = [&](std::uint32_t) { bytes += BytesOf(list % format::kSizeClasses); };
+    if (list >= FreeBlockPool::kUnstamped) pool_->ForEach(list, add);
+    for_each_writer([&](WriterState& writer) { pool_->ForEach(writer.free, list, add); });
+  }
+  for_each_writer([&](WriterState& writer) {
+    bytes += writer.waiting_bytes;
+    bytes += writer.chunk.bytes();
+  });
+  return bytes;
+}
+
+// ---- a pinned state ----
+
+// Moves all free blocks to the pool, which from now on records the blocks that it hands out.
+template <File FileT>
+template <class ForEachWriter>
+Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
+  HAKO_DCHECK(pinned_ == nullptr && harvest_.IsOver() && heap_extents_.HasPins());
+  HAKO_ASSIGN_OR_RETURN(pinned_, PinnedState::Create(epoch(), extents_->tail(), this->HandleAt(extents_->tail())));
+  GatherFree(for_each_writer);
+  for_each_writer([&](WriterState& writer) {
+    pool_->Flush(writer.free, FreeBlockPool::kUnstamped, FreeBlockPool::kWaiting);
+    if (writer.ahead.bytes() != 0) pinned_->handed_out.Add(this->HandleAt(writer.ahead.begin));
+  });
+  pool_->NoteHandedOut(&pinned_->handed_out);
+  return absl::OkStatus();
+}
+
+// Replaces the blocks' stamps as usual, before epochs wrap, but keeps the blocks until the pin
+// ends.
+template <File FileT>
+void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
+  std::vector<std::uint32_t>& waiting = pinned_->waiting[size_class];
+  const std::size_t before = waiting.size();
+  (void)pool_->Drain(chain, [&](std::uint32_t handle) {
+    pinned_->released.Add(handle);
+    // If there is no memory for the list: lost space, not lost data.
+    if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);
+  });
+  std::atomic_thread_fence(std::memory_order_release);
+  StampFree(std::span(waiting).subspan(before));
+}
+
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::UnpinState(WriterState& writer, AsWriter&& as_writer) {
+  if (pinned_ == nullptr) return;
+  HAKO_DCHECK(!heap_extents_.HasPins());
+  pool_->NoteHandedOut(nullptr);
+  const std::unique_ptr<PinnedState> pinned = std::move(pinned_);
+  for (unsigned c = 0; c < pinned->waiting.size(); ++c) {
+    std::erase_if(pinned->waiting[c], [this](std::uint32_t handle) { return IsFrozen(handle); });
+    FreeSlowly(writer, c, std::move(pinned->waiting[c]), as_writer);
+  }
 }
 
 }  // namespace hako::hash

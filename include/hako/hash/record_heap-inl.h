@@ -6,27 +6,28 @@
 namespace hako::hash {
 
 template <File FileT>
-RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size)
-    : Records(std::move(extents), min_read_size), HeapIndex<FileT>(*extents_) {
-  sweep_ = {extents_->super().sweep_extent, extents_->super().sweep_to,
-            std::min<std::uint64_t>(extents_->super().sweep_end, extents_->tail())};
-  const bool is_place = sweep_.extent >= format::kFirstExtent && sweep_.extent % format::kExtentUnit == 0 && sweep_.extent <= sweep_.to;
-  if (!is_place) sweep_ = {};  // the next pass starts at the beginning
-  first_epoch_ = extents_->super().epoch + 1;
-  const bool was_killed = extents_->found() == FoundState::kKilled;
-  if (was_killed) first_epoch_ = std::max(first_epoch_, extents_->LoadSealed(&format::LiveState::epoch) + 1);
-  this->UseEpoch(first_epoch_ + was_killed);
+RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::unique_ptr<FreeBlockPool> pool, std::uint64_t min_read_size)
+    : Records(std::move(extents), min_read_size),
+      HeapIndex<FileT>(*extents_),
+      pool_(std::move(pool)),
+      victims_(*pool_, shift_),
+      first_epoch_(FirstEpoch()),
+      harvest_(*this, victims_, first_epoch_),
+      sweep_(*this),
+      heap_extents_(*this, *pool_, this->IsDirect()) {
+  this->UseEpoch(first_epoch_ + (extents_->found() == FoundState::kKilled));
 }
 
 template <File FileT>
 StatusOr<std::unique_ptr<RecordHeap<FileT>>> RecordHeap<FileT>::Open(std::unique_ptr<ExtentFile<FileT>> extents,
                                                                      std::uint64_t min_read_size) {
-  std::unique_ptr<RecordHeap> self(new RecordHeap(std::move(extents), min_read_size));
-  const auto begins_at = [](const void* heap, std::uint64_t offset) {
-    const StatusOr<std::uint64_t> bytes = static_cast<const RecordHeap*>(heap)->extents_->HeapExtentBytes(offset);
+  const auto begins_at = [](const void* file, std::uint64_t offset) {
+    const StatusOr<std::uint64_t> bytes = static_cast<const ExtentFile<FileT>*>(file)->HeapExtentBytes(offset);
     return bytes.ok() && *bytes != 0;
   };
-  HAKO_ASSIGN_OR_RETURN(self->pool_, FreeBlockPool::Create(self->shift_, {begins_at, self.get()}));
+  HAKO_ASSIGN_OR_RETURN(std::unique_ptr<FreeBlockPool> pool,
+                        FreeBlockPool::Create(std::uint32_t{extents->super().align_pow}, {begins_at, extents.get()}));
+  std::unique_ptr<RecordHeap> self(new RecordHeap(std::move(extents), std::move(pool), min_read_size));
   if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(self->UseIndexArena());
   return self;
 }
@@ -122,7 +123,7 @@ std::uint32_t RecordHeap<FileT>::WriteAhead(WriterState& writer, std::uint64_t k
     if (IndexHas(writer.ahead)) writer.ahead = {};
     writer.Leave();
     if (writer.ahead.bytes() != 0) break;
-    *error = Grow(bytes, most);  // may take long: the file system allocates
+    *error = heap_extents_.Grow(bytes, most);  // may take long: the file system allocates
     if (!error->ok()) return 0;
   }
   const std::uint32_t handle = HandleOf(writer.ahead.begin);
@@ -134,6 +135,20 @@ std::uint32_t RecordHeap<FileT>::WriteAhead(WriterState& writer, std::uint64_t k
   ReleaseFreed(writer);
   writer.Leave();
   return 0;
+}
+
+template <File FileT>
+StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(WriterState& mover, std::uint32_t handle) {
+  HAKO_RETURN_IF_ERROR(Health());
+  HAKO_ASSIGN_OR_RETURN(const RecordView record, View(mover, handle));
+  const std::string key(record.key), value(record.value);
+  Status error;
+  const unsigned size_class = ClassOf(key.size(), value.size());
+  std::uint32_t copy = pool_->IsSmall(size_class) ? Carve(mover, size_class) : 0;
+  if (copy == 0) copy = CarveSlowly(mover, size_class, &error);
+  if (copy == 0) return error;
+  HAKO_RETURN_IF_ERROR(this->Put(mover.write_buffer, copy, fresh_stamp(), KeyHash(key), key, value));
+  return copy;
 }
 
 template <File FileT>
@@ -176,11 +191,6 @@ void RecordHeap<FileT>::Revive(std::uint32_t handle) {
 }
 
 template <File FileT>
-void RecordHeap<FileT>::Revive(std::uint32_t handle, format::Stamp stamp) {
-  if (!stamp.IsLive()) StoreStamp(handle, format::Revive(stamp, {epochs().durable, first_epoch_}));
-}
-
-template <File FileT>
 void RecordHeap<FileT>::Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
   const unsigned size_class = ClassOf(key_size, value_size);
   pool_->Push(writer.free, FreeBlockPool::kWaiting + size_class, handle);
@@ -209,18 +219,6 @@ void RecordHeap<FileT>::Retire(WriterState& writer, std::uint32_t handle) {
 }
 
 template <File FileT>
-void RecordHeap<FileT>::StampRetired(std::uint32_t handle) {
-  const format::Stamp stamp = LoadStamp(handle);
-  StoreStamp(handle, stamp.bits() == stamps().live.bits() ? stamps().free : format::Retire(stamp, epochs()));
-}
-
-template <File FileT>
-void RecordHeap<FileT>::FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
-  if (LoadStamp(handle).state() != format::BlockState::kFree) return Wait(writer, handle, lengths.key_size, lengths.value_size);
-  FreeStamped(writer, handle, ClassOf(lengths.key_size, lengths.value_size));
-}
-
-template <File FileT>
 HAKO_INLINE void RecordHeap<FileT>::FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
   StoreStamp(handle, stamps().free);
   const unsigned size_class = ClassOf(key_size, value_size);
@@ -233,16 +231,11 @@ HAKO_INLINE void RecordHeap<FileT>::FreeBlock(WriterState& writer, std::uint32_t
 
 template <File FileT>
 HAKO_INLINE void RecordHeap<FileT>::FreeStamped(WriterState& writer, std::uint32_t handle, unsigned size_class) {
-  if (victims_.IsOn() && IsVictim(handle)) [[unlikely]]
-    return ForgetBlock(handle, size_class);
+  if (victims_.IsOn() && victims_.HoldBlock(handle, size_class)) [[unlikely]]
+    return;
   const Run run = pool_->FreeBlock(writer.free, size_class, handle);
-  if (run.bytes() >= kLarge) [[unlikely]]
-    ReleaseIfExtent(run);
-}
-
-template <File FileT>
-void RecordHeap<FileT>::ForgetBlock(std::uint32_t handle, unsigned size_class) {
-  victims_.Hold({OffsetOf(handle), OffsetOf(handle) + BytesOf(size_class)});
+  if (run.bytes() >= HeapExtents<FileT>::kLarge) [[unlikely]]
+    heap_extents_.ReturnIfFree(run);
 }
 
 // An intent's block is unborn: the harvest finds it.

@@ -17,14 +17,15 @@
 //   4. While a state is pinned (hash/pinned_state.h), none of its blocks is written, except its
 //      stamp, or handed out.
 //
+// Its parts hold what they need of it: FreeBlockPool has the free space, HeapExtents the file's growth,
+// Victims the space that an evacuation holds back, HeapHarvest what a killed process left, StampSweep the old
+// stamps, Reclaimer the large blocks that wait; FreeSpaceNote stores the free space at a clean close.
+//
 // Thread-safe for the engine's calls. Writers are kept out while an epoch is closed.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,12 +46,13 @@
 #include "hako/format/size_class.h"
 #include "hako/format/stamp.h"
 #include "hako/hash/chunk.h"
-#include "hako/hash/damaged_extents.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/free_block_pool.h"
+#include "hako/hash/free_space_note.h"
+#include "hako/hash/heap_extents.h"
 #include "hako/hash/heap_file.h"
+#include "hako/hash/heap_harvest.h"
 #include "hako/hash/heap_index.h"
-#include "hako/hash/kept_blocks.h"
 #include "hako/hash/lock_order.h"
 #include "hako/hash/mapped_records.h"
 #include "hako/hash/pinned_state.h"
@@ -58,6 +60,7 @@
 #include "hako/hash/reclaimer.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/record_view.h"
+#include "hako/hash/stamp_sweep.h"
 #include "hako/hash/victims.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/mutex.h"
@@ -132,7 +135,9 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // An entry names the block, or will: makes it live, regardless of the stamp that a dead process
   // left.
   void Revive(std::uint32_t handle);
-  void Revive(std::uint32_t handle, format::Stamp stamp);
+  void Revive(std::uint32_t handle, format::Stamp stamp) {
+    if (!stamp.IsLive()) StoreStamp(handle, format::Revive(stamp, {epochs().durable, first_epoch_}));
+  }
   // A small block that becomes free stays with the thread. A large one is shared at once, but only
   // after no entry names it: if the process is killed before that, the record is live again. So the
   // engine calls ReleaseFreed after it has changed the entry.
@@ -143,8 +148,14 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   }
   void Retire(WriterState& writer, std::uint32_t handle);
   // Retire in two steps: see IntentSpace (hash/record_space.h).
-  void StampRetired(std::uint32_t handle);
-  void FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths);
+  void StampRetired(std::uint32_t handle) {
+    const format::Stamp stamp = LoadStamp(handle);
+    StoreStamp(handle, stamp.bits() == stamps().live.bits() ? stamps().free : format::Retire(stamp, epochs()));
+  }
+  void FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
+    if (LoadStamp(handle).state() != format::BlockState::kFree) return Wait(writer, handle, lengths.key_size, lengths.value_size);
+    FreeStamped(writer, handle, ClassOf(lengths.key_size, lengths.value_size));
+  }
   // An index of the application that changes together with records; 0 = none. It is part of the
   // state of an epoch.
   void StoreAppliedIndex(std::uint64_t index) { extents_->StoreLive(&format::LiveState::applied_index, index); }
@@ -178,28 +189,29 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // Stamps the free blocks of one size class that were not stamped when released; each epoch takes
   // the next class.
   template <class AsWriter>
-  void ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer);
+  void ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer) {
+    static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
+    if (closed.unstamped != 0) FreeSlowly(writer, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
+  }
 
   // See hash/reclaimer.h.
   void ReclaimFrom(std::uint64_t bytes, Reclaimer::Call call) { reclaimer_.Start(bytes, call); }
-  bool NeedsReclaim() const;
+  bool NeedsReclaim() const {
+    return reclaimer_.IsDue([this] { return AllLive(); });
+  }
   void EndReclaim() { reclaimer_.End(); }
   template <class ForEachWriter>
-  std::uint64_t WaitingBytes(ForEachWriter&& for_each_writer) const;
-  // Refreshes some more records before an epoch ends: old stamps become ancient before epochs wrap.
-  // `named` asks the index:
-  //   bool Has(SweptRecord)   whether an entry names the record
-  //   void Prefetch(records)  not mapped: these will be refreshed
-  //   void RunLocked(span of at most 64 records, body)  not mapped: calls body(mask) with their
-  //                           buckets locked; bit i is set if an entry names record i
-  struct SweptRecord {
-    std::uint64_t key_hash;
-    std::uint32_t handle;
-    std::uint32_t block_bytes;  // 0 if it is long: its bytes have not been read
-  };
-  template <class Named>
-  Status Sweep(Named&& named);
-  void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
+  std::uint64_t WaitingBytes(ForEachWriter&& for_each_writer) const {
+    std::uint64_t bytes = 0;
+    for_each_writer([&](const WriterState& writer) { bytes += writer.waiting_bytes; });
+    return bytes;
+  }
+  using Sweep = StampSweep<Records>;
+  Sweep& sweep() { return sweep_; }
+  void RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
+    const format::Stamp refreshed = format::Refresh(stamp, epochs());
+    if (refreshed.bits() != stamp.bits()) StoreStamp(handle, refreshed);
+  }
 
   // ---- for recovery ----
   // Stamps a dead record as free, so that no later recovery restores it.
@@ -207,10 +219,6 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // Retires a record in the name of the process that was killed, if that left it live.
   void RetireLate(std::uint32_t handle) {
     if (IsPlace(OffsetOf(handle))) StoreStamp(handle, format::RetireLate(LoadStamp(handle), {epochs().durable, first_epoch_ - 1}));
-  }
-  // Before BeginHarvest: returns the function that gets all handles that the index names.
-  auto NamedNoter() {
-    return [noter = damaged_.GetNoter(extents_->tail()), shift = shift_](std::uint64_t handle) { noter.Note(handle << shift); };
   }
   // Calls complete(entries) for each intent that a killed process had published, then forgets it.
   template <class Complete>
@@ -221,15 +229,13 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   HAKO_INLINE void FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   // Frees bytes of a heap extent that no block has, in whole units.
   void FreeGap(WriterState& writer, std::uint64_t offset, std::uint64_t bytes) { pool_->FreeGap(writer.free, {offset, offset + bytes}); }
-  // After a process kill, finds the space that the dead process had free or waiting, extent by
-  // extent: whenever space is needed, a part with each synchronization, or all at once if the
-  // stamps that it left are old. Until then an extent is frozen: none of its blocks is handed out,
-  // so only stamps are written there. `num_records` are live.
-  void BeginHarvest(WriterState& writer, std::uint64_t num_records);
-  bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_acquire) >= harvest_end_; }
+  const HeapHarvest<FileT>& harvest() const { return harvest_; }
+  auto NamedNoter() { return harvest_.NamedNoter(); }
+  // `num_records` are live.
+  void BeginHarvest(WriterState& writer, std::uint64_t num_records) { harvest_.Begin(num_records, Found{*this, writer}); }
   template <class AsWriter>
   void HarvestAll(WriterState& writer, AsWriter&& as_writer) {
-    while (!HarvestIsOver()) as_writer([&] { HarvestFor(writer, 1); });
+    while (!harvest_.IsOver()) as_writer([&] { harvest_.RunOnce(Found{*this, writer}); });
   }
 
   // ---- a state that stays readable across epochs (hash/pinned_state.h); one at a time, and no
@@ -240,22 +246,27 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   Status PinState(ForEachWriter&& for_each_writer);
   // Visits the records of the pinned state.
   template <class Visit>
-  Status ScanPinned(Visit&& visit) const;
+  Status ScanPinned(Visit&& visit) const {
+    return Scan(format::kFirstExtent, pinned_->tail, [&](const ScannedRecord& record) {
+      return pinned_->Has(record.handle, record.stamp, epoch()) ? visit(record) : absl::OkStatus();
+    });
+  }
   // REQUIRES: no epoch is closed meanwhile, extents no longer pinned
   template <class AsWriter>
   void UnpinState(WriterState& writer, AsWriter&& as_writer);
 
   // ---- moving records together; one evacuation at a time ----
   // Marks heap extents as victims: none of their blocks is handed out any more, and blocks that
-  // become free are forgotten. Removes from the list the extents to which a long record is being
+  // become free are held back. Removes from the list the extents to which a long record is being
   // written. REQUIRES: writers kept out
   template <class ForEachWriter>
-  void BeginEvacuation(std::vector<Extent>& victims, ForEachWriter&& for_each_writer);
-  bool IsVictim(std::uint32_t handle) const { return victims_.Has(OffsetOf(handle)); }
-  // Whether copying the record would keep others waiting; such a record is moved by WriteAhead,
-  // before its bucket is locked.
-  bool IsLong(std::uint32_t handle) const;
-  // Copies the record into a chunk of the mover; the copy is to be published in its place.
+  void BeginEvacuation(std::vector<Extent>& victims, ForEachWriter&& for_each_writer) {
+    for_each_writer([this](const WriterState& writer) { gate_.AssertKeptOut(writer); });
+    heap_extents_.RunWithoutGrowth([&] { victims_.Begin(victims, extents_->tail(), for_each_writer); });
+  }
+  bool IsVictim(std::uint32_t handle) const { return victims_.Has(handle); }
+  // Copies the record into a chunk of the mover; the copy is to be published in its place. A long record
+  // (IsLong) is copied by WriteAhead instead, before its bucket is locked.
   StatusOr<std::uint32_t> Relocate(WriterState& mover, std::uint32_t handle);
   // A record to be copied without locks, by WriteAhead. Its value is where the record is.
   struct LongRecord {
@@ -264,49 +275,39 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   };
   StatusOr<LongRecord> FindLong(std::uint32_t handle) const;
   // Frees the victims' extents if they are `emptied`, that is, hold no record of the last synced
-  // state nor any other; otherwise frees only the forgotten blocks. REQUIRES: writers kept out
+  // state nor any other; otherwise frees only the space that was held back. REQUIRES: writers kept out
   void EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied);
   void ReleaseChunk(WriterState& mover) { pool_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
   // The mover's retired blocks wait with those of writers; its unused ones become free.
-  void ReleaseMover(WriterState& mover);
-  // The bytes of the blocks that live and unborn records occupy in a heap extent.
-  StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
-
-  // Returns wholly free heap extents to the file, for any use. Does nothing while extents are
-  // pinned.
-  void ReleaseExtents();
-  // While a pin exists no heap extent is returned to the file, so a list of them stays valid.
-  class ExtentPin;  // hash/record_pin-inl.h
-  bool HasPinnedExtents() const {
-    sync::MutexLock lock(extents_mutex_);
-    return extent_pins_ != 0;
+  void ReleaseMover(WriterState& mover) {
+    ReleaseChunk(mover);
+    pool_->Flush(mover.free, 0, FreeBlockPool::kLists);
   }
+
+  HeapExtents<FileT>& heap_extents() { return heap_extents_; }
   // Moves the threads' free blocks and chunks to the shared pool. REQUIRES: writers kept out
   template <class ForEachWriter>
   void GatherFree(ForEachWriter&& for_each_writer);
 
   // The free space, as a clean close stores it; and the reverse.
   template <class ForEachWriter>
-  std::string TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed);
-  Status ReadNote(WriterState& writer, std::string_view note);
+  std::string TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed) {
+    return FreeSpaceNote(records(), *this, *pool_, harvest_).Take(for_each_writer, closed.waiting);
+  }
+  Status ReadNote(WriterState& writer, std::string_view note) {
+    HAKO_ASSIGN_OR_RETURN(const bool is_complete, FreeSpaceNote(records(), *this, *pool_, harvest_).Read(writer.free, note));
+    if (!is_complete) BeginHarvest(writer, extents_->super().num_records);
+    return absl::OkStatus();
+  }
 
   template <class ForEachWriter>
   std::uint64_t FreeBytes(ForEachWriter&& for_each_writer) const;
 
  private:
-  static constexpr std::uint64_t kHarvestParts = 512;
-  static constexpr std::uint64_t kSweepEpochs = 14'000;
-  static constexpr std::uint64_t kSweepPiece = 256 << 10, kSweepLeast = 4096;
-  static constexpr std::size_t kStampedAtOnce = 64;       // records, in one write
-  static constexpr std::uint64_t kLongRecord = 8192;      // bytes
-  static constexpr int kHarvestsAtOnce = 2;               // extents, usually of 1 MiB
-  static constexpr unsigned kReleasesAtOnce = 16;         // magazines
-  static constexpr std::uint64_t kLarge = 1 << 20;        // bytes; its extent is returned once free
-  static constexpr std::uint64_t kDirectChunk = 1 << 20;  // least extent in direct I/O, once the file has as much
-  // Stamps of this age make a harvest run at once: it must end before kOtherAgeMax.
-  static constexpr std::uint64_t kRetiredAgeMax = format::kOtherAgeMax / 2;
+  static constexpr unsigned kReleasesAtOnce = 16;  // magazines
 
-  RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size);
+  RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::unique_ptr<FreeBlockPool> pool, std::uint64_t min_read_size);
+  Records& records() { return *this; }
 
   using Heap::BytesOf, Heap::CheckOf, Heap::ClassOf, Heap::extents_, Heap::HandleOf, Heap::IsPlace, Heap::shift_, Heap::stamps;
   using Records::fresh_stamp, Records::Load, Records::LoadStamp, Records::StoreStamp;
@@ -315,6 +316,10 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   template <class C, class B>
   [[gnu::noinline]] Match CopyAnyRecord(std::uint32_t handle, const C& is_current, B& buffer, RecordCopy* copy) const;
 
+  std::uint64_t FirstEpoch() const {
+    const std::uint64_t next = extents_->super().epoch + 1;
+    return extents_->found() == FoundState::kKilled ? std::max(next, extents_->LoadSealed(&format::LiveState::epoch) + 1) : next;
+  }
   // Whether the record is live and matches its check.
   bool IsIntact(std::uint32_t handle, RecordView* record) const;
   // Takes a small block of the thread's own, free or from its chunk; 0 if there is none.
@@ -327,89 +332,48 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // free.
   bool IndexHas(Run run) const { return run.bytes() != 0 && extents_->IndexHas({run.begin, run.bytes()}); }
   std::uint32_t CutSmall(WriterState& writer, unsigned size_class);
-  // Allocates a heap extent with room for a block.
-  Status Grow(std::uint64_t bytes, std::uint64_t most);
-  // The size of an extent to allocate for a block of `bytes`; `most` bytes are enough at any
-  // alignment.
-  std::uint64_t ExtentSize(std::uint64_t bytes, std::uint64_t most) const;
-  // Whether the run is the whole record space of a heap extent.
-  bool IsHeapExtent(Run run) const;
-  void ReleaseIfExtent(Run run);
-  void ReleaseExtent(Run run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(extents_mutex_);
-  void HarvestFor(WriterState& writer, std::uint64_t bytes);
-  bool HarvestSome(WriterState& writer);
-  void HarvestUntil(WriterState& writer, std::uint64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(harvest_mutex_);
-  void HarvestExtent(WriterState& writer, Extent extent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(harvest_mutex_);
-  // Holds harvest_mutex_, unless the harvest is over. Clang cannot check it.
-  class HarvestLock {
-   public:
-    explicit HarvestLock(RecordHeap& heap) ABSL_NO_THREAD_SAFETY_ANALYSIS : mutex_(heap.HarvestIsOver() ? nullptr : &heap.harvest_mutex_) {
-      if (mutex_ != nullptr) mutex_->Lock();
-    }
-    HarvestLock(const HarvestLock&) = delete;
-    ~HarvestLock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      if (mutex_ != nullptr) mutex_->Unlock();
-    }
-
-   private:
-    sync::Mutex* const mutex_;
+  // Takes the space that a harvest finds.
+  struct Found {
+    RecordHeap& heap;
+    WriterState& writer;
+    void Free(std::uint64_t offset, std::uint64_t bytes) { heap.FreeGap(writer, offset, bytes); }
+    void Wait(const ScannedRecord& record) { heap.Wait(writer, record.handle, record.key_size, record.value_size); }
   };
-  // Whether the block is not to be used again: the harvest has yet to visit it, or the header of its
-  // extent is damaged. REQUIRES: harvest_mutex_ held, or the harvest is over
-  bool IsFrozen(std::uint32_t handle) const {
-    HAKO_DCHECK(HarvestIsOver() || harvest_mutex_.IsHeld(true));
-    const std::uint64_t at = OffsetOf(handle);
-    return (at >= harvest_next_.load(std::memory_order_relaxed) && at < harvest_end_) || damaged_.Has(at);
-  }
+  bool HarvestSome(WriterState& writer) { return harvest_.RunSome(Found{*this, writer}); }
+  // See HeapHarvest::IsFrozen.
+  bool IsFrozen(std::uint32_t handle) const { return harvest_.IsFrozen(OffsetOf(handle)); }
   void Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   [[gnu::noinline]] void WaitLarge(std::uint64_t bytes) {
     reclaimer_.Add(bytes, [this] { return AllLive(); });
   }
-  std::uint64_t AllLive() const;
+  // Free blocks in threads' caches and small blocks that wait count as live here.
+  std::uint64_t AllLive() const {
+    const std::uint64_t index = this->index_is_in_memory() ? 0 : this->index_bytes();
+    const std::uint64_t others = reclaimer_.waiting_bytes() + index + extents_->free_extent_bytes() + pool_->free_bytes(),
+                        all = extents_->tail();
+    return all - std::min(all, others);
+  }
   void StampFree(std::span<std::uint32_t> handles);
   std::vector<std::uint32_t> StampFree(std::uint32_t chain);
   template <class AsWriter>
   void FreeSlowly(WriterState& writer, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer);
   std::uint32_t ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain);
   void KeepPinned(unsigned size_class, std::uint32_t chain);
-  // Makes a block that is stamped as free available. A victim's block is forgotten until the
+  // Makes a block that is stamped as free available. A victim's block is held back until the
   // evacuation is over.
   HAKO_INLINE void FreeStamped(WriterState& writer, std::uint32_t handle, unsigned size_class);
-  [[gnu::noinline]] void ForgetBlock(std::uint32_t handle, unsigned size_class);
-  template <class Named>
-  Status SweepPiece(std::uint64_t bytes, Named&& named);
-  template <class Named>
-  Status SweepRecord(std::uint64_t offset, const char* bytes, std::uint64_t room, std::uint64_t* size, Named&& named);
-  void MakeAncient(std::uint64_t offset, const Head& head, std::uint64_t key_hash);
-  void StampAncient(std::span<const SweptRecord> run, std::uint64_t mask, std::uint64_t read_from);
 
-  std::unique_ptr<FreeBlockPool> pool_;
+  const std::unique_ptr<FreeBlockPool> pool_;
   Reclaimer reclaimer_;
   Victims victims_;
   // Of this opening. After a process kill no update is of this epoch, but what Revive makes live:
   // a block born in the current epoch is free as soon as its record is removed, and the harvest
   // would find it a second time.
-  std::uint64_t first_epoch_;
-  std::atomic<std::uint64_t> harvest_next_{0};
-  std::uint64_t harvest_end_ = 0;
-  // Held to change harvest_next_, harvest_end_ and damaged_, which are also read without it.
-  sync::Mutex harvest_mutex_ ABSL_ACQUIRED_AFTER(kHeapLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
-  std::uint64_t live_to_harvest_ ABSL_GUARDED_BY(harvest_mutex_) = 0;  // live at the beginning and not yet found
-  std::vector<ChunkRest> doubtful_ ABSL_GUARDED_BY(harvest_mutex_);    // free, unless they hold a damaged record
-  DamagedExtents damaged_;
-  struct SweepPlace {
-    std::uint64_t extent, to, end;
-  };
-  SweepPlace sweep_;  // used by the thread that closes epochs
-  std::string sweep_buffer_;
-  std::vector<SweptRecord> sweep_found_;
+  const std::uint64_t first_epoch_;
+  HeapHarvest<FileT> harvest_;
+  Sweep sweep_;
   std::unique_ptr<PinnedState> pinned_;  // changed with writers kept out
-  // Held while heap extents are returned to the file.
-  mutable sync::Mutex extents_mutex_ ABSL_ACQUIRED_AFTER(harvest_mutex_) ABSL_ACQUIRED_BEFORE(kIndexLocks);
-  int extent_pins_ ABSL_GUARDED_BY(extents_mutex_) = 0;
-  // Held, shared, from the header of a new extent to its free space: without that it looks empty. A thread
-  // that writes ahead is no writer then, so keeping writers out is not enough to choose victims.
-  sync::SharedMutex growth_mutex_ ABSL_ACQUIRED_AFTER(harvest_mutex_) ABSL_ACQUIRED_BEFORE(kIndexLocks);
+  HeapExtents<FileT> heap_extents_;
   sync::WriteGate gate_;
 };
 
@@ -417,11 +381,6 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
 
 #include "hako/hash/record_allocation-inl.h"
 #include "hako/hash/record_epochs-inl.h"
-#include "hako/hash/record_evacuation-inl.h"
-#include "hako/hash/record_harvest-inl.h"
 #include "hako/hash/record_heap-inl.h"
-#include "hako/hash/record_note-inl.h"
-#include "hako/hash/record_pin-inl.h"
-#include "hako/hash/record_sweep-inl.h"
 
 static_assert(hako::hash::RecordSpace<hako::hash::RecordHeap<hako::MemoryMapParallelFile>>);

@@ -1,5 +1,5 @@
 // The limit of a hash table in memory (base/capacity.h): the part that RecordArena and BucketIndex share.
-// The index chooses and removes the records (hash/bucket_eviction-inl.h), the arena asks for it when
+// The index chooses and removes the records (hash/bucket_eviction.h), the arena asks for it when
 // it finds no memory (hash/record_arena-inl.h).
 //
 // Policy. The hand goes over the table in the order of the buckets, 16 of them at a time, and evicts a

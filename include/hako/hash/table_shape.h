@@ -60,4 +60,12 @@ class TableShape {
   std::uint64_t word_;
 };
 
+// A hash's bucket in a table of a given shape.
+struct Place {
+  TableShape shape;
+  std::uint64_t index;
+  HAKO_INLINE std::uint16_t TagOf(std::uint64_t hash) const { return shape.TagOf(hash, index); }
+};
+HAKO_INLINE Place Locate(std::uint64_t hash, TableShape shape) { return {shape, shape.IndexOf(hash)}; }
+
 }  // namespace hako::hash

@@ -34,6 +34,12 @@ class CacheLimit {
     if (shown_.show != nullptr) shown_.show(shown_.database, key, value);
   }
 
+  // How many records the hand may still evict in a step: new ones, and kept ones.
+  struct Quota {
+    unsigned fresh, kept;
+  };
+  // The sum of both in a step in which the hand has found this many records: one of 16.
+  static constexpr unsigned QuotaOf(unsigned num_records) { return std::max((num_records + 8) / 16, 1u); }
   // Begins a step of the hand, and returns its number.
   std::uint64_t NextStep() { return steps_.fetch_add(1, std::memory_order_relaxed); }
 

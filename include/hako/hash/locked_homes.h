@@ -1,23 +1,26 @@
-// Definitions of hash/bucket_index.h: several buckets locked together.
+// The buckets of several hashes, locked in ascending order and unlocked at the end of the scope. Not
+// thread-safe.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/assert.h"
+#include "hako/base/prefetch.h"
 #include "hako/base/status.h"
-#include "hako/hash/bucket_index.h"
+#include "hako/hash/line_table.h"
+#include "hako/hash/table_shape.h"
+#include "hako/sync/version_lock.h"
 
 namespace hako::hash {
 
-// The buckets of several hashes, locked in ascending order and unlocked at the end of the scope.
 template <class Space>
-class BucketIndex<Space>::LockedHomes {
+class LockedHomes {
  public:
   // Reserves room for `count` hashes, so that Lock does not allocate.
-  LockedHomes(BucketIndex& index, std::size_t count) : index_(index) { homes_.reserve(count); }
+  LockedHomes(const LineTable<Space>& lines, std::size_t count) : lines_(lines) { homes_.reserve(count); }
   LockedHomes(const LockedHomes&) = delete;
   ~LockedHomes() { Unlock(); }
 
@@ -28,16 +31,16 @@ class BucketIndex<Space>::LockedHomes {
   void Lock(std::size_t count, HashOf&& hash_of) {
     HAKO_DCHECK(IsEmpty());
     for (;;) {
-      shape_ = index_.shape();
+      shape_ = lines_.shape();
       for (std::size_t i = 0; i < count; ++i) homes_.push_back({shape_.IndexOf(hash_of(i))});
       std::ranges::sort(homes_, {}, &Home::index);
       const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
       homes_.erase(std::unique(homes_.begin(), homes_.end(), same), homes_.end());
       for (std::size_t i = 0; i < homes_.size(); ++i) {
-        if (i + kAhead < homes_.size()) hako::Prefetch(&index_.lines_.Home(homes_[i + kAhead].index));
-        sync::VersionLock(index_.lines_.Home(homes_[i].index).header).Lock();
+        if (i + kAhead < homes_.size()) Prefetch(&lines_.Home(homes_[i + kAhead].index));
+        sync::VersionLock(lines_.Home(homes_[i].index).header).Lock();
       }
-      const TableShape before = std::exchange(shape_, index_.shape());
+      const TableShape before = std::exchange(shape_, lines_.shape());
       std::size_t i = shape_.word() == before.word() ? count : 0;
       while (i < count && shape_.IndexOf(hash_of(i)) == before.IndexOf(hash_of(i))) ++i;
       if (i == count) return;
@@ -45,7 +48,7 @@ class BucketIndex<Space>::LockedHomes {
     }
   }
   void Unlock() {
-    for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(changed_);
+    for (const Home& home : homes_) sync::VersionLock(lines_.Home(home.index).header).Unlock(changed_);
     // clear() would free the memory that the next Lock relies on.
     homes_.erase(homes_.begin(), homes_.end());
     changed_ = false;
@@ -82,39 +85,14 @@ class BucketIndex<Space>::LockedHomes {
     std::uint64_t index;
     std::uint32_t insertions = 0;
   };
-  static constexpr std::size_t kAhead = 8;  // lines that are prefetched
+  static constexpr std::size_t kUsual = 16;  // more need an allocation
+  static constexpr std::size_t kAhead = 8;   // lines that are prefetched
 
-  BucketIndex& index_;
+  const LineTable<Space>& lines_;
   // As of the last Lock. In the latest shape the locked buckets are the same.
   TableShape shape_{0};
   bool changed_ = false;
-  absl::InlinedVector<Home, kUsualKeys> homes_;  // locked, ascending
+  absl::InlinedVector<Home, kUsual> homes_;  // locked, ascending
 };
-
-template <class Space>
-template <class Record, class F>
-void BucketIndex<Space>::RunLocked(WriterState& writer, std::span<const Record> records, F&& body) {
-  HAKO_DCHECK(records.size() <= 64);
-  LockedHomes homes(*this, records.size());
-  writer.Enter();
-  const sync::LeaveAtEnd leave(writer);
-  for (;;) {
-    homes.Lock(records.size(), [records](std::size_t i) { return records[i].key_hash; });
-    if (!space_.gate().IsClosed()) break;
-    homes.Unlock();
-    writer.Leave();
-    space_.gate().WaitUntilOpen();
-    writer.Enter();
-  }
-  std::uint64_t mask = 0;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    Line& home = lines_.Home(homes.PlaceOf(records[i].key_hash).index);
-    const Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
-      if (handle == records[i].handle) mask |= std::uint64_t{1} << i;
-    });
-    (void)chain;  // a broken chain is reported by the next call that needs the rest of it
-  }
-  body(mask);
-}
 
 }  // namespace hako::hash
