@@ -1,12 +1,13 @@
-// The records of a BucketIndex as they are at one moment, shown by a scan while writers go on.
+// Shows the records that a BucketIndex has at one moment, by a scan, while writers go on.
 //
-// The moment is that of BucketIndex::BeginCapture, with the writers stopped. From then on each writer that
-// has locked a bucket calls Capture before it changes anything there: unless the scan has passed the
-// bucket, it copies the records of it, once. A split captures the bucket that it divides. So each bucket
-// of the moment is shown once: as it was captured, or, if no writer has changed it until then, as the scan
-// has found it.
+// The moment is that of BucketIndex::BeginCapture, with the writers stopped. From then on each
+// writer that has locked a bucket calls Capture before it changes anything there. Unless the scan
+// has passed the bucket, Capture copies the records of the bucket, once. A split captures the
+// bucket that it divides. So the scan shows each bucket of the moment once: as it was captured or,
+// if no writer has changed it until then, as the scan finds it.
 //
-// Captured records are shown next, so memory is needed for those that writers have captured meanwhile.
+// Captured records are shown next, so only the records that writers have captured since the last
+// step need memory.
 //
 // Thread-safe: Capture and Fail, beside one thread that calls the rest.
 #pragma once
@@ -54,7 +55,7 @@ class BucketCapture {
     }));
     SetDone(bucket);
   }
-  // The scan cannot show the moment any more.
+  // Call this when the scan cannot show the moment any more.
   void Fail(const Status& why) {
     sync::MutexLock lock(mutex_);
     error_.Update(why);
@@ -71,7 +72,7 @@ class BucketCapture {
   }
   std::string_view key() const { return shows_captured_ ? std::string_view(shown_[at_].first) : scan_.key(at_); }
   std::string_view value() const { return shows_captured_ ? std::string_view(shown_[at_].second) : scan_.value(at_); }
-  // Makes the next Next continue behind the damage that failed the last one.
+  // Makes the next call of Next continue behind the damage for which the last one failed.
   bool SkipDamage() {
     if (scan_.SkipDamage()) return true;
     sync::MutexLock lock(mutex_);  // a writer may have found it
@@ -81,7 +82,7 @@ class BucketCapture {
   }
 
  private:
-  // A bucket that was split off since belongs to one that is done.
+  // A bucket that was split off since the moment belongs to a bucket that is done.
   bool IsDone(std::uint64_t bucket) const {
     return bucket >= lines_ || (is_done_[bucket / 64].load(std::memory_order_acquire) >> bucket % 64 & 1) != 0;
   }
@@ -109,7 +110,7 @@ class BucketCapture {
         continue;
       }
       sync::MutexLock lock(mutex_);
-      if (IsDone(bucket)) continue;  // it may have changed before it was copied
+      if (IsDone(bucket)) continue;  // the bucket may have changed before it was copied
       SetDone(bucket);
       return true;
     }

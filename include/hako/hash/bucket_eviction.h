@@ -71,7 +71,7 @@ class BucketEviction<Space> {
   // Whether the space has a limit. All functions but those of a Get require it.
   HAKO_INLINE bool IsOn() const { return limit_ != nullptr; }
 
-  // A Get has found its record in this entry; nullptr: it has found none.
+  // Call this when a Get has found its record in this entry; nullptr: it has found none.
   HAKO_INLINE void NoteFetched(const Line* line, unsigned i) const {
     if (!IsOn()) return;
     limit_->counts().Add(line != nullptr);
@@ -84,8 +84,8 @@ class BucketEviction<Space> {
   // The entry is that of a new record.
   [[gnu::noinline]] void NoteNew(const Line& line, unsigned i) const { limit_->uses().Forget(line, i); }
 
-  // Before this many new records are inserted; their buckets are locked, so that they are not evicted
-  // themselves.
+  // Call this before this many new records are inserted. Their buckets are locked, so that the new
+  // records are not evicted.
   [[gnu::noinline]] void EvictForInsertion(WriterState& writer, std::uint64_t inserted) {
     if (!writer.is_counted) {
       writer.is_counted = true;
@@ -101,7 +101,7 @@ class BucketEviction<Space> {
       space_.ReserveExtents(writer);
   }
 
-  // Evicts a record of a bucket that the caller has locked, one that is not popular if there is one.
+  // Evicts a record of a bucket that the caller has locked: one that is not popular, if possible.
   [[gnu::noinline]] bool EvictOfChain(WriterState& writer, Line& home) {
     HAKO_DCHECK(sync::VersionLock(home.header).IsLocked());
     bool is_evicted = false;
@@ -173,7 +173,7 @@ class BucketEviction<Space> {
     const unsigned quota_of_all = std::min(RecordLimit::QuotaOf(total), kEvictedAtOnce);
     quota.fresh = fresh > total / 4 ? std::min(quota_of_all, fresh - total / 4) : 0;
     quota.kept = quota_of_all - quota.fresh;
-    const auto start = static_cast<unsigned>(step / steps * 5 % n);  // not always at the first bucket
+    const auto start = static_cast<unsigned>(step / steps * 5 % n);  // so that the first bucket is not always the first to be visited
     for (unsigned h = 0; h < n && (quota.fresh | quota.kept) != 0; ++h) evicted += EvictIn(writer, first + (start + h) % n, &quota);
     return evicted;
   }
@@ -205,7 +205,8 @@ class BucketEviction<Space> {
         ++evicted;
       }
     });
-    // Not as soon as an overflow bucket could go, or insertions would soon want it back.
+    // An overflow bucket is not freed as soon as possible, because insertions would soon need it
+    // again.
     if (evicted != 0 && chain > 1 && left_entries + kSlack <= format::kLinkEntry * (chain - 1) && !lock.IsOwn())
       lines_.Compact(home, chain, left_entries);
     return evicted;
@@ -250,7 +251,8 @@ class BucketEviction<Space> {
         part, [this](std::uint64_t hash) { Prefetch(&lines_.Home(lines_.shape().IndexOf(hash))); }, visit_named);
   }
 
-  // The entry of a locked chain that has this tag and handle: its line, or nullptr, and its number in it.
+  // Finds the entry of a locked chain that has this tag and handle. Returns its line, or nullptr,
+  // and its number in the line.
   std::pair<Line*, unsigned> EntryOf(Line& home, std::uint16_t tag, std::uint32_t handle) const {
     Line* line = &home;
     for (unsigned hops = 0; line != nullptr && hops <= lines_.kMaxHops; ++hops) {
@@ -264,14 +266,14 @@ class BucketEviction<Space> {
     return {nullptr, 0};
   }
 
-  // Whether a record was used since the hand was there, or proved itself before.
+  // Whether a record was used since the hand last came, or is a kept one.
   bool IsUsed(const Line& line, unsigned i) const {
     const LineUses& uses = limit_->uses();
     return ((uses.Used(line) | uses.Kept(line)) >> i & 1) != 0;
   }
 
-  // Moves the record of an entry whose bucket is locked. False if another writer holds its key, or if it is not
-  // to be moved.
+  // Moves the record of an entry whose bucket is locked. Returns false if another writer holds the
+  // key, or if the record is not to be moved.
   bool MoveRecord(WriterState& writer, Line& line, unsigned i, RecordLimit::Mover move) {
     const std::uint32_t handle = LoadSlot(line, i);
     const StatusOr<RecordView> record = space_.View(writer, handle);

@@ -64,7 +64,7 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
     const std::uint16_t tag = place.TagOf(hash);
     std::uint32_t header = version;
     bool suspicious = false;  // a tag matched but the key did not: a coincidence, or damage
-    bool raced = false;       // sticky: a writer that changes nothing restores the version
+    bool raced = false;       // stays true: a writer that changes nothing restores the version
     for (unsigned hops = 0; !raced;) {
       for (std::uint32_t mask = MatchTags(*line, tag); mask != 0; mask &= mask - 1) {
         const auto i = static_cast<unsigned>(std::countr_zero(mask));
@@ -93,7 +93,8 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
     }
     if (raced || !is_current()) continue;
     if (suspicious) break;
-    // A split may have moved the record or, if it recomputed tags, changed the tag to look for.
+    // A split may have moved the record or, if it has recomputed tags, changed the tag that the
+    // record has.
     const Place now = Locate(hash, shape());
     if (now.index == place.index && now.TagOf(hash) == tag) {
       eviction_.NoteFetched(nullptr, 0);
@@ -118,7 +119,7 @@ Status BucketIndex<Space>::FetchLocked(Writers& writers, std::uint64_t hash, std
   };
   BucketGuard guard(*this, *writer, hash, false);
   HAKO_RETURN_IF_ERROR(ProcessSlowly<void>(*writer, guard.HandOver(), hash, key, VisitorRef<void, decltype(copy)>(copy)));
-  eviction_.CountFetched(found);  // ProcessSlowly has noted the use
+  eviction_.CountFetched(found);  // ProcessSlowly has recorded the use
   return found ? absl::OkStatus() : AbsentError();
 }
 

@@ -63,8 +63,9 @@ HAKO_INLINE BucketIndex<Space>::BucketGuard::BucketGuard(BucketIndex& index, Wri
   }
 }
 
-// The table has grown, or the gate is closed, or another thread holds the key, or a capture runs. Waits as
-// needed, and exchanges the lock of one bucket for that of another, maybe the same.
+// Called when the table has grown, the gate is closed, another thread holds the key, or a capture
+// runs. Waits as needed, unlocks the bucket, and locks the one that the key now belongs to, which
+// may be the same.
 template <class Space>
 Place BucketIndex<Space>::MoveLock(WriterState& writer, std::uint64_t hash, Place place, bool heeds_holds) {
   writer.AssertBusy();

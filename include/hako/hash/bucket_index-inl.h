@@ -34,15 +34,16 @@ Status BucketIndex<Space>::Find(WriterState& writer, const BucketGuard& guard, s
   return absl::OkStatus();
 }
 
-// The fast path keeps its state in registers. It handles the common case: the record is short and
-// the first with its tag in its bucket, or is absent and there is room for a short one. The rest
-// takes the general path, before the visitor is called (ProcessSlowly) or after it (StoreSlowly).
+// The fast path keeps its state in registers. It handles the common cases: the record is short and
+// the first with its tag in its bucket, or it is absent and the bucket has room for a short record.
+// Other cases take the general path, before the visitor is called (ProcessSlowly) or after it
+// (StoreSlowly).
 //
 // A record that will be written in any case is written before the lookup. That write waits for no
-// cache line, and the work after the lookup is then so short that the next operation's lookup
-// starts while this one's is still in progress.
+// cache line. The work after the lookup is then so short that the processor starts the lookup of
+// the next operation while this one is still in progress.
 //
-// REQUIRES: the space has no limit; where it has one, ProcessLogged notes the use
+// REQUIRES: the space has no limit (if it has one, ProcessLogged is called, which records the use)
 template <class Space>
 template <class ActionT, class V>
 HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit) {
@@ -183,8 +184,9 @@ Status BucketIndex<Space>::StoreLong(WriterState& writer, std::uint64_t hash, st
   return StoreSlowly(writer, guard.HandOver(), hash, key, value, fresh);
 }
 
-// Stores the result of a visitor that has seen the record under this lock. A long value is written
-// while the key is held instead: others may read the key, and use other keys of the bucket.
+// Stores the result of a visitor that has seen the record under this lock. While a long value is
+// written, the key is held instead of the lock: other threads may read the key, and use other keys
+// of the bucket.
 template <class Space>
 Status BucketIndex<Space>::StoreResult(WriterState& writer, BucketGuard& guard, std::uint64_t hash, std::string_view key,
                                        const Entry& entry, std::string_view value) {
@@ -194,7 +196,7 @@ Status BucketIndex<Space>::StoreResult(WriterState& writer, BucketGuard& guard, 
   return StoreLong(writer, hash, key, value, true);
 }
 
-// `fresh` is the record if it is already written, else 0.
+// `fresh` is the handle of the record if the record is already written, otherwise 0.
 template <class Space>
 Status BucketIndex<Space>::StoreSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
                                        std::uint32_t fresh) {
@@ -263,9 +265,9 @@ StatusOr<bool> BucketIndex<Space>::Extend(WriterState& writer, std::uint64_t has
 }
 
 // `make(Status*)` returns the record's handle, or 0 with an error; it is called once room for the
-// entry is certain. If `kNew`, the record is committed; otherwise it has its stamp already. If the
-// chain is full, the record goes into a new overflow bucket, the result of `new_overflow`, together
-// with the last entry of the chain, whose place the link takes.
+// entry is certain. With `kNew` the record is committed; otherwise it already has its stamp. If the
+// chain is full, the record goes into a new overflow bucket, which `new_overflow` returns. The last
+// entry of the chain moves there, too, because the link takes its place.
 template <class Space>
 template <bool kNew, class Make, class NewOverflow>
 Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&& make, NewOverflow&& new_overflow) {

@@ -109,8 +109,8 @@ class BucketIndex {
     return BucketRecovery<Space>(space_, lines_, count_).Run(writer, num_lines, used_overflow, visit);
   }
 
-  // Makes the changes of an intent that a killed process had published, as far as that had not made
-  // them. Can be interrupted and repeated. REQUIRES: recovered, no other thread uses the index
+  // Makes those changes of a published intent that the killed process had not made yet. Can be
+  // interrupted and repeated. REQUIRES: recovered, no other thread uses the index
   Status Redo(WriterState& writer, std::span<const format::IntentEntry> entries);
 
   // Takes the calling thread's state from `writers` only if it needs the lock. With kNotes it
@@ -118,8 +118,8 @@ class BucketIndex {
   template <bool kNotes = true, class S>
   Status Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink);
 
-  // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h), told apart by its
-  // signature.
+  // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h); its signature says
+  // which.
   template <class ActionT, class V>
   Status Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit);
 
@@ -131,10 +131,11 @@ class BucketIndex {
   // arrived(index, whether the key exists).
   template <class S, class F>
   Status FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived);
-  // Prefetches the memory that Fetch and Process of these keys will read, or reads their records into the
-  // cache of the file, those of the first keys if all take more than a quarter of it; a hint.
+  // Prefetches the memory that Fetch and Process of these keys will read, or reads the records into
+  // the cache of the file. If all would take more than a quarter of the cache, reads only those of
+  // the first keys. A hint.
   void Prefetch(std::span<const std::string_view> keys) const;
-  // Whether it reads them, in groups whose accesses to the device overlap.
+  // Whether Prefetch reads the records, in groups whose accesses to the device overlap.
   bool PrefetchReads() const {
     if constexpr (Space::kReadsAhead) return space_.CachedRecords() != 0;
     return false;
@@ -148,9 +149,9 @@ class BucketIndex {
   // stores it in the same step.
   template <class ActionT>
   Status ProcessMulti(WriterState& writer, const Batch<ActionT>& batch);
-  // The same; but returns false, and has visited nothing, if is_blocked(hash) is true of one of the
-  // keys once all their buckets are locked. If it becomes true while the visitor runs, the buckets
-  // stay locked until the end, however long the new values are.
+  // As ProcessMulti, but returns false, without a call of the visitor, if is_blocked(hash) is true
+  // for one of the keys once all their buckets are locked. If it becomes true while the visitor
+  // runs, the buckets stay locked until the end, however long the new values are.
   template <class ActionT>
   StatusOr<bool> TryProcessMulti(WriterState& writer, const Batch<ActionT>& batch, IsBlocked is_blocked);
 
@@ -245,7 +246,7 @@ class BucketIndex {
     return count_.Of(for_each_writer);
   }
 
-  // Whether the space has a limit, so that each use of a record is to be noted.
+  // Whether the space has a limit, so that each use of a record must be recorded.
   HAKO_INLINE bool IsLimited() const { return eviction_.IsOn(); }
   std::uint64_t num_lines() const { return lines_.num_lines(); }
   LineTable<Space>& lines() { return lines_; }
@@ -256,9 +257,9 @@ class BucketIndex {
   using LockedHomes = hash::LockedHomes<Space>;
   template <class ActionT>
   class MultiGuard;
-  static constexpr std::size_t kLongValue = 8192;  // longer ones are written unlocked
+  static constexpr std::size_t kLongValue = 8192;  // longer values are written without a lock
   static constexpr unsigned kMaxHops = LineTable<Space>::kMaxHops;
-  static constexpr unsigned kShortHops = 8;  // of the fast path of a lookup
+  static constexpr unsigned kShortHops = 8;  // hops that the fast path of a lookup makes
   static constexpr unsigned kOptimisticTries = LineTable<Space>::kOptimisticTries;
   static constexpr std::size_t kUsualKeys = 16;  // in one call; more need an allocation
   static constexpr std::size_t kPrefetchGroup = Space::kReadsAhead ? 64 : 32;
@@ -271,7 +272,7 @@ class BucketIndex {
   };
   struct ShortEntry {
     bool is_final = false;  // whether the answer is final; if not, call Find
-    Line* line = nullptr;   // its bucket; the last of the chain if there is none
+    Line* line = nullptr;   // the line with the entry; the last line of the chain if there is no entry
     unsigned i = 0;
     std::uint32_t handle = 0;  // 0 = none
     std::uint64_t head = 0;    // the record's first 8 bytes

@@ -11,7 +11,7 @@
 
 namespace hako::hash {
 
-// Stores an applied index without any change of records.
+// Stores an applied index without changing records.
 template <class Space>
 Status BucketIndex<Space>::StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index) {
   if (!applied_index) return absl::OkStatus();
@@ -46,8 +46,8 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::MakeRoom() {
   return absl::OkStatus();
 }
 
-// The records that the writer may evict while it writes its new ones: those in its locked buckets that it does
-// not change.
+// The records that the writer may evict while it writes its new records: those in the buckets it
+// has locked, except the ones that it changes.
 template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiGuard<ActionT>::Evictable final : public OwnBuckets {
@@ -69,7 +69,8 @@ class BucketIndex<Space>::MultiGuard<ActionT>::Evictable final : public OwnBucke
   mutable std::vector<std::uint32_t> named_;
 };
 
-// Writes large records first, the largest first: records that are not published yet divide the memory.
+// Writes records in descending order of size, because records that are not published yet cannot be
+// moved or evicted and so divide the memory.
 template <class Space>
 template <class ActionT>
 Status BucketIndex<Space>::MultiGuard<ActionT>::WriteWithinLimit() {
@@ -108,7 +109,7 @@ StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, const Ba
   HAKO_RETURN_IF_ERROR(guard.MakeRoom());
   HAKO_RETURN_IF_ERROR(guard.WriteLong());
   HAKO_RETURN_IF_ERROR(guard.Apply());
-  if (IsLimited()) eviction_.EvictForInsertion(writer, 0);  // with many buckets locked too few records could go
+  if (IsLimited()) eviction_.EvictForInsertion(writer, 0);  // with many buckets locked, too few records could be evicted
   return true;
 }
 

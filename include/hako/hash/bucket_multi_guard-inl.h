@@ -20,13 +20,13 @@ namespace hako::hash {
 //   2. Do everything that can fail, which leaves no trace: write the new records and an intent that
 //      lists all changes, and reserve overflow buckets for the entries of new keys.
 //   3. Publish the intent, by one store. A process that is killed before it has changed nothing. If
-//      it is killed later, the next one makes the changes that are left (Redo).
+//      it is killed later, the next process makes the remaining changes (Redo).
 //   4. Store into the entries, and stamp the records: first the new ones live, then, once no entry
 //      names them, the old ones retired.
 //   5. End the intent. Only now may the old blocks be reused, as the intent names them.
-// One change alone needs no intent, as a store publishes it. In a space whose stores do not survive
-// the process there is none: after a crash it has a state between two epochs, and none ends while
-// the thread is a writer.
+// One change alone needs no intent, as a store publishes it. A space whose stores do not survive
+// the process has no intents: after a crash it has the state between two epochs, and no epoch ends
+// while the thread is a writer.
 template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiGuard {
@@ -39,7 +39,12 @@ class BucketIndex<Space>::MultiGuard {
   // again if it returns true for any key.
   MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked,
              std::optional<std::uint64_t> applied_index = {})
-      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), applied_index_(applied_index), homes_(index.lines_, keys.size()) {
+      : index_(index),
+        writer_(writer),
+        keys_(keys),
+        is_blocked_(is_blocked),
+        applied_index_(applied_index),
+        homes_(index.lines_, keys.size()) {
     records_.reserve(keys.size());
     for (const std::string_view key : keys) records_.emplace_back().hash = index.space_.KeyHash(key);
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
@@ -70,11 +75,11 @@ class BucketIndex<Space>::MultiGuard {
     return update::Decide(std::span(records_), visit, show);
   }
 
-  // Evicts records to make room. An error, before any is evicted, if the new records are more than half
-  // of the limit.
+  // Evicts records to make room. Returns an error, and evicts nothing, if the new records need more
+  // than half of the limit.
   Status MakeRoom();
 
-  // Writes long values while the keys are held instead of their buckets locked. The thread stays a
+  // Writes long values while the keys are held and the buckets are not locked. The thread stays a
   // writer, so the epoch does not end.
   Status WriteLong() {
     const auto is_long = [](const Record& record) { return record.Sets() && record.action.value().size() > kLongValue; };
@@ -91,7 +96,7 @@ class BucketIndex<Space>::MultiGuard {
     return status;
   }
 
-  // Replaces Decide for records that are already written.
+  // Takes the place of Decide for records that are already written.
   Status Take(std::span<const std::uint32_t> fresh) {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       HAKO_RETURN_IF_ERROR(Find(i));
@@ -155,7 +160,7 @@ class BucketIndex<Space>::MultiGuard {
 
  private:
   class Evictable;
-  // The state of a key. Of equal keys only the first uses more than `hash` and `first`.
+  // The state of a key. If keys are equal, only the first uses more than `hash` and `first`.
   struct Record : update::Decision<ActionT> {
     std::uint64_t hash = 0;
     Entry entry = {};         // of the current record; insertions may move it
@@ -216,7 +221,8 @@ class BucketIndex<Space>::MultiGuard {
     return absl::OkStatus();
   }
 
-  // False, and no key is held, if there are too many, or if one was blocked before it was held.
+  // Returns false, and holds no key, if there are too many keys, or if one was blocked before it
+  // was held.
   bool HoldAll() {
     bool held = true;
     for (const Record& record : records_) held = held && (&records_[record.first] != &record || hold_.Add(record.hash));
@@ -247,8 +253,8 @@ class BucketIndex<Space>::MultiGuard {
     return status;
   }
 
-  // Takes as many overflow buckets as the entries of new keys will need. Each takes nine of them,
-  // and the entry whose place its link takes.
+  // Takes as many overflow buckets as the entries of new keys will need. An overflow bucket takes
+  // nine of these entries, and the entry whose place the link takes.
   Status ReserveOverflow() {
     for (const Record& record : records_) {
       if (record.fresh != 0 && record.entry.handle == 0) homes_.CountInsertion(record.hash);
@@ -308,7 +314,7 @@ class BucketIndex<Space>::MultiGuard {
     if (intent_ != 0) index_.space_.GiveBack(writer_, intent_, 0, entries_.size() * sizeof(entries_[0]));
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
-      if (record.fresh == 0 || !record.Sets()) continue;  // Take's records existed before
+      if (record.fresh == 0 || !record.Sets()) continue;  // the records of Take existed before
       index_.space_.GiveBack(writer_, record.fresh, keys_[i].size(), record.action.value().size());
     }
     index_.space_.ReleaseFreed(writer_);
@@ -327,8 +333,8 @@ class BucketIndex<Space>::MultiGuard {
     HAKO_ASSERT(status.ok());
   }
 
-  // Makes the record's entry name `fresh` instead of `handle`. Where there is an intent, the record
-  // is retired later.
+  // Makes the record's entry name `fresh` instead of `handle`. If there is an intent, the old
+  // record is retired later.
   void Replace(Record& record) {
     index_.space_.NoteMove(record.entry.handle, record.fresh);
     if (intent_ == 0) index_.space_.Retire(writer_, record.entry.handle, record.entry.lengths);
@@ -341,7 +347,8 @@ class BucketIndex<Space>::MultiGuard {
     }
   }
 
-  // Makes the record's entry, wherever insertions have moved it, name `other`; 0 = empties it.
+  // Makes the entry of the record name `other`, wherever insertions have moved the entry; 0 =
+  // empties it.
   void ChangeEntry(const Record& record, std::uint32_t other) {
     Line* line = record.entry.line;
     unsigned at = record.entry.i;

@@ -188,7 +188,7 @@ Status BucketIndex<Space>::Redo(WriterState& writer, std::span<const format::Int
     sync::VersionLock(lines_.Home(place.index).header).Lock();
     writer.Enter();
     BucketGuard guard(*this, writer, place);
-    Line* named = nullptr;  // has the entry that names `handle`
+    Line* named = nullptr;  // the line with the entry that names `handle`
     unsigned at = 0;
     bool is_entered = false;
     HAKO_RETURN_IF_ERROR(lines_.ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t handle) {

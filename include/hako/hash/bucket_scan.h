@@ -51,9 +51,9 @@ class BucketScan {
   // Copies the records of the next bucket; false at the end. After an error, SkipDamage may be
   // called.
   StatusOr<bool> Step();
-  // Makes the next Step continue behind the damage that failed the last one: in the same bucket
-  // without the damaged record, or in the next bucket if a chain is broken. False if the last Step
-  // did not fail.
+  // Makes the next Step continue behind the damage for which the last one failed: in the same
+  // bucket without the damaged record, or in the next bucket if a chain is broken. Returns false if
+  // the last Step did not fail.
   bool SkipDamage() {
     if (!std::exchange(failed_, false)) return false;
     if (damaged_ == 0) return true;
@@ -91,7 +91,7 @@ class BucketScan {
   Space* space_;
   const LineTable<Space>* table_;
   std::uint64_t lines_ = 0;  // when the scan began
-  std::uint64_t next_ = 0;   // the next of them to visit
+  std::uint64_t next_ = 0;   // the next bucket to visit
   std::uint64_t end_ = 0;
   bool failed_ = false;                 // whether the last Step failed
   std::uint32_t damaged_ = 0;           // the record for which it failed; 0 = none
@@ -143,8 +143,8 @@ HAKO_INLINE void BucketScan<Space>::PrefetchAfter(std::uint64_t first) const {
   for (unsigned i = 0; i < format::kLinkEntry; ++i) space_->Prefetch(LoadSlot(*near, i));
 }
 
-// Reads the records of the next buckets, only into the file's cache: they may be outdated when
-// their bucket is visited.
+// Reads the records of the next buckets, but only into the file's cache, because they may be
+// outdated when their bucket is visited.
 template <class Space>
 void BucketScan<Space>::ReadTogether(std::uint64_t first) const {
   typename Space::Ahead ahead;

@@ -68,7 +68,7 @@ class BucketSplitter {
     sync::LockHolder holder(lock);
     captures_.CaptureIfAsked(writer, n - half);
 
-    // Without a branch on the deciding bit, which is as good as random.
+    // There is no branch on the deciding bit, because it is as good as random.
     const unsigned deciding_bit = depth - format::TagBase(depth);
     std::size_t num_moved = 0, num_stayed = 0, chain = 0;
     Status status;
@@ -108,7 +108,7 @@ class BucketSplitter {
     return true;
   }
 
-  // Takes new tags from the keys, whose records are read together where they are not in memory.
+  // Computes new tags from the keys. If the records are not in memory, they are read together.
   Status RecomputeTags(WriterState& writer, const std::array<std::span<Tagged>, 2>& lists, unsigned depth) const {
     [[maybe_unused]] typename Space::Ahead ahead;
     if constexpr (Space::kReadsAhead) {
@@ -126,8 +126,8 @@ class BucketSplitter {
     return absl::OkStatus();
   }
 
-  // Overwrites a bucket that no reader can reach yet, with overflow buckets as needed. On error,
-  // frees these again.
+  // Overwrites a bucket that no reader can reach yet, and adds overflow buckets as needed. On
+  // error, frees the overflow buckets again.
   Status FillLine(Line& line, std::span<const Tagged> entries) {
     absl::InlinedVector<std::uint32_t, 4> overflow;
     overflow.reserve(entries.size() / format::kLinkEntry + 1);

@@ -52,7 +52,7 @@ class CaptureList {
   }
 
  private:
-  // The records that can be read, and the first error.
+  // Counts the records that can be read, and keeps the first error.
   [[gnu::cold, gnu::noinline]] void Capture(WriterState& writer, std::uint64_t bucket) const {
     for (BucketCapture<Space>* const capture : captures_) {
       capture->Capture(bucket, [&](auto&& visit) -> Status {

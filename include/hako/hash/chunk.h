@@ -18,8 +18,8 @@ struct ChunkRest {
 };
 inline Run Rest(ChunkRest chunk) { return {chunk.next, chunk.end}; }
 
-// How much to allocate in a space of `used` bytes for a record of `bytes`, in whole units. Small
-// spaces grow by little, so that little is left unused.
+// Returns how much to allocate in a space of `used` bytes for a record of `bytes`, in whole units.
+// Small spaces grow in small steps, so that little is left unused.
 inline std::uint64_t ChunkSize(std::uint64_t used, std::uint64_t bytes, std::uint64_t unit = storage::Arena::kExtentAlignment) {
   const std::uint64_t usual = std::clamp<std::uint64_t>(std::bit_floor(used / 256 + 1), unit, 1 << 20);
   return std::max(usual, (bytes + unit - 1) & ~(unit - 1));

@@ -2,8 +2,9 @@
 //
 // An extent without a valid header looks like free space. But if an entry of the index names a
 // record there, it is not free: from that record's unit up to the next header the space is left
-// alone, and blocks that are retired there are not used again. Its records can still be read, as
-// each has its own check; a recovery by scan would not find them, and would not find new ones.
+// alone, and blocks that are retired there are not used again. The records of such an extent can
+// still be read, because each has its own check. But a recovery by scan would find neither these
+// records nor new ones in the extent.
 //
 // Takes a byte for each extent unit of the file until the harvest is over: 2 MiB for 32 GiB. Not
 // thread-safe.
@@ -21,8 +22,9 @@ namespace hako::hash {
 class DamagedExtents {
  public:
   // ---- before the harvest: while an index is adopted ----
-  // Notes the records that entries name. It is called for each entry of the table, so it marks a byte
-  // and not a bit, and holds copies of two members, which stay in registers. Valid until EndNoting.
+  // Marks the records that entries name. Since it is called for each entry of the table, it marks a
+  // byte rather than a bit, and has copies of two members, which stay in registers. Valid until
+  // EndNoting.
   class Noter {
    public:
     void Note(std::uint64_t offset) const {
@@ -44,9 +46,9 @@ class DamagedExtents {
   void EndNoting() { named_ = {}; }
 
   // ---- the harvest ----
-  // Whether a unit that has no header belongs to a damaged extent. Call in ascending order of the
-  // units, except those of undamaged extents and of the index. `is_unreadable`: the unit may have a
-  // header.
+  // Whether a unit that has no header belongs to a damaged extent. Call it for the units in
+  // ascending order, except units of undamaged extents and of the index. `is_unreadable`: the unit
+  // could not be read and may have a header.
   bool Takes(std::uint64_t offset, bool is_unreadable) {
     const bool continues = !extents_.empty() && extents_.back().offset + extents_.back().bytes == offset;
     if (continues) {

@@ -5,7 +5,7 @@
 //   kWhole                a record of up to this many bytes is in memory as a whole
 //   Get(at, size)         the address of some bytes, of at most kWhole; valid until the next call
 //   Hash(at, size, seed)  Hash64 of any number of bytes
-//   status()              the first failed read; results from then on are meaningless
+//   status() the first failed read; from then on results mean nothing
 //
 // Not thread-safe.
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace hako::hash {
 
-// Of an extent that is in memory.
+// The bytes of an extent that is in memory.
 class LoadedBytes {
  public:
   static constexpr std::uint64_t kWhole = std::numeric_limits<std::uint64_t>::max();
@@ -40,7 +40,8 @@ class LoadedBytes {
   const char* bytes_;
 };
 
-// Of an extent in a map. Writers may change bytes meanwhile; the caller validates what it computes from them.
+// The bytes of an extent in a map. Writers may change them meanwhile; the caller validates what it
+// computes from them.
 template <File FileT>
 class MappedBytes {
  public:
@@ -85,7 +86,7 @@ class MappedBytes {
   std::uint64_t prefetched_ = 0;
 };
 
-// Of an extent in any file.
+// The bytes of an extent in any file.
 template <File FileT>
 class WindowBytes {
  public:
@@ -106,7 +107,7 @@ class WindowBytes {
   std::uint64_t Hash(std::uint64_t at, std::uint64_t size, std::uint64_t seed) {
     if (size <= kWhole) [[likely]]
       return Hash64(Get(at, size), size, seed);
-    HashStream hash(seed);  // beside the window, which the scan continues in if the check fails
+    HashStream hash(seed);  // does not use the window, in which the scan continues if the check fails
     char* const out = window() + kRoom;
     for (std::uint64_t end = at + size, piece; at < end && status_.ok(); at += piece) {
       piece = std::min(kPiece, end - at);

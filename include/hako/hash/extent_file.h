@@ -3,13 +3,13 @@
 //
 // Invariants
 //   1. Bytes at and above tail() are zero, except a closing note and a saved index.
-//   2. After Commit returns OK both slots hold the same state, or the one that does not is about to
-//      get it. A crash at any moment leaves a valid slot, and the newer valid slot names a state
-//      that was synced before the slot was written.
-//   3. Before the first change of an open file its superblock says durably that it is in use.
+//   2. After Commit returns OK both slots have the same state, or the other slot is about to get
+//      it. A crash at any moment leaves a valid slot, and the newer valid slot names a state that
+//      was synced before the slot was written.
+//   3. Before an open file is first changed, its superblock says durably that it is in use.
 //
-// Threads: allocating and freeing extents, the index extents and the live state from any; commits
-// and changes of the tail by one thread at a time.
+// Any thread may allocate and free extents, and use the index extents and the live state. One
+// thread at a time commits and changes the tail.
 #pragma once
 
 #include <algorithm>
@@ -48,11 +48,11 @@ inline void NameLog(format::HashSuperBlock& super, const log::DatabaseId& id, lo
 enum class FoundState {
   kNew,      // just created
   kClean,    // closed cleanly by its last user
-  kKilled,   // its last user died, but the page cache that it stored to still exists
+  kKilled,   // its last user died, but the page cache with its stores still exists
   kCrashed,  // anything else
 };
 
-// Which copy of the bytes a reader wants: that in memory, which is the newer one, or the device's.
+// Which copy of the bytes a reader wants: the newer one in memory, or the one on the device.
 enum class ReadsFrom { kMemory, kDevice };
 
 template <File FileT>
@@ -67,7 +67,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   using LiveStateFile<FileT>::LoadSealed;
   static constexpr storage::FileKind kKind{"hash", format::kHashFileMagic, format::kHashFileOldest, format::kHashFileVersion};
 
-  // `clock`: of a new file; see format::HashSuperBlock.
+  // `clock` is that of a new file: see format::HashSuperBlock.
   static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed, std::uint64_t clock = 0,
                                                     UnprovenUpdates unproven = UnprovenUpdates::kRefuse) {
     std::unique_ptr<ExtentFile> self(new ExtentFile(std::move(file)));
@@ -83,9 +83,10 @@ class ExtentFile : public LiveStateFile<FileT> {
   const format::HashSuperBlock& super() const { return super_; }
   std::uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
 
-  // Withdraws the live state, and makes it that of the superblock, as far as it is used before it is
-  // published. The next superblock names the map. REQUIRES: a superblock is durable, if the file is
-  // writable, because after a power cut a file without one must be blank (unchecked: the device does not tell)
+  // Withdraws the live state, and sets the fields that are used before it is published to those of
+  // the superblock. The next superblock names the map. REQUIRES: a superblock is durable, if the
+  // file is writable, because after a power cut a file without one must be blank (unchecked: the
+  // device does not tell)
   void ResetLiveState() {
     NameMap();
     LiveStateFile<FileT>::ResetLiveState(super_.applied_index);
@@ -96,7 +97,7 @@ class ExtentFile : public LiveStateFile<FileT> {
     is_published_ = true;
   }
 
-  // The latest time that the file has, as far as its records expire. NoteClock gives the live state
+  // The latest time that the file has stored, if its records expire. NoteClock gives the live state
   // and the next superblock a later one, from any thread.
   std::uint64_t clock() const {
     return super_.clock != 0 && found_ == FoundState::kKilled
@@ -105,7 +106,8 @@ class ExtentFile : public LiveStateFile<FileT> {
   }
   // See format::HashSuperBlock. 0 unless the file was closed.
   std::uint64_t first_expiry() const { return found_ == FoundState::kClean ? std::uint64_t{super_.first_expiry} : 0; }
-  // Of the superblocks that are written from now on, as the database is closed.
+  // Sets the field of the superblocks that are written from now on, while the database is being
+  // closed.
   void NoteFirstExpiry(std::uint64_t time) { first_expiry_ = time; }
   void NoteClock(std::uint64_t latest) {
     sync::RaiseTo(clock_, latest);
@@ -132,14 +134,15 @@ class ExtentFile : public LiveStateFile<FileT> {
     super_.last_epoch = std::max<std::uint64_t>(super_.last_epoch, last_epoch);
     return found_ == FoundState::kKilled ? StoreSuper(&ExtentFile::SyncSlots) : Commit();
   }
-  // No stamp on the device is of a later epoch.
+  // No stamp on the device belongs to a later epoch.
   std::uint64_t last_epoch() const {
     const std::uint64_t s = super_.epoch;
     return std::clamp<std::uint64_t>(super_.last_epoch, s + 2, s + format::kEpochsAhead - 1);
   }
 
   // After a failed sync the page cache may have dropped dirty pages, so the live state no longer
-  // counts. One that does not count yet is left alone: perhaps no superblock is durable.
+  // counts. A live state that does not count yet is not changed, because there may be no durable
+  // superblock.
   Status Sync() { return NoteSync(file_.Sync()); }
 
   // Makes `change(superblock)` the file's durable state. REQUIRES: everything that the superblock
@@ -169,7 +172,7 @@ class ExtentFile : public LiveStateFile<FileT> {
     return status;
   }
 
-  // Makes an extent that was allocated one of the heap; after an error it is free.
+  // Makes an allocated extent part of the heap; after an error the extent is free.
   Status BeginHeapExtent(Extent extent) {
     format::HeapExtentHeader header{};
     header.magic = format::kHeapExtentMagic;
@@ -235,7 +238,7 @@ class ExtentFile : public LiveStateFile<FileT> {
     HAKO_RETURN_IF_ERROR(Read(offset, reinterpret_cast<char*>(&header), sizeof(header)));
     return HeapExtentBytes(offset, header);
   }
-  // The same, of a header that has been read.
+  // As above, for a header that has been read.
   std::uint64_t HeapExtentBytes(std::uint64_t offset, const format::HeapExtentHeader& header) const {
     if (!IsHeader(offset, header)) return 0;
     const std::uint64_t bytes = header.bytes;
@@ -249,8 +252,8 @@ class ExtentFile : public LiveStateFile<FileT> {
     static constexpr std::array<char, sizeof(format::HeapExtentHeader)> kZeros{};
     return Write(offset, {kZeros.data(), kZeros.size()});
   }
-  // Clears the header at `offset`, if there is one, of an extent that is no more: another one has the
-  // space.
+  // Clears the header at `offset`, if there is one: it belongs to a former extent, whose space
+  // another one has.
   Status ForgetStaleHeader(std::uint64_t offset) {
     format::HeapExtentHeader header;
     HAKO_RETURN_IF_ERROR(Read(offset, reinterpret_cast<char*>(&header), sizeof(header)));
@@ -261,14 +264,14 @@ class ExtentFile : public LiveStateFile<FileT> {
   using FileBytes<FileT>::file_;
   using LiveStateFile<FileT>::live_;
   static constexpr std::uint64_t kGrowthStep = 8 << 20;     // most growth at once under mutex_
-  static constexpr std::uint64_t kPrefaultMax = 256 << 10;  // a longer extent is paged in as it is used
+  static constexpr std::uint64_t kPrefaultMax = 256 << 10;  // the pages of a longer extent are mapped when they are first used
 
   bool IsHeader(std::uint64_t offset, const format::HeapExtentHeader& header) const {
     return header.magic == format::kHeapExtentMagic && header.check == header.CheckAt(offset, super_.secret);
   }
 
-  // Appends an extent at the tail, and grows the file for it. Returns 0 after a step of that, if it
-  // needs several: other threads can allocate between two steps.
+  // Appends an extent at the tail, and grows the file for it. If growing needs several steps,
+  // returns 0 after each but the last, so that other threads can allocate between two steps.
   StatusOr<std::uint64_t> Append(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::uint64_t before = tail(), size = file_.Size();
     const std::uint64_t offset = before == format::kFirstExtent ? before : ExtentList::AlignFor(bytes, before);
@@ -292,7 +295,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   }
   explicit ExtentFile(FileT file) : LiveStateFile<FileT>(std::move(file)) {}
 
-  // Names the page cache that the live state is stored to.
+  // Names the page cache that has the live state.
   void NameMap() {
     super_.map_identity = 0;
     super_.map_boot = 0;
@@ -373,8 +376,8 @@ class ExtentFile : public LiveStateFile<FileT> {
     return absl::OkStatus();
   }
 
-  // A database that is open refuses updates after this, so the next one knows. One that is being opened
-  // after a kill must not drop its updates without a word.
+  // An open database refuses updates after this, so its user knows. A database that is being opened
+  // after a kill must not drop updates silently.
   Status NoteSync(Status status) {
     const bool is_opening = found_ == FoundState::kKilled && !is_published_;
     if (!status.ok() && this->LoadLive(&format::LiveState::in_use) != 0)
@@ -389,7 +392,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   Status StoreSuper(Status (ExtentFile::*sync)()) {
     if (super_.clock != 0) super_.clock = std::max<std::uint64_t>(super_.clock, clock_.load(std::memory_order_relaxed));
     super_.first_expiry = first_expiry_;
-    super_.version = super_.clock != 0 ? format::kHashFileVersion : format::kHashFilePlainVersion;  // an older file's new fields are zero
+    super_.version = super_.clock != 0 ? format::kHashFileVersion : format::kHashFilePlainVersion;  // zero in an older file
     super_.sequence = super_.sequence + 1;
     super_.check = format::CheckOf(super_);
     const std::string_view bytes(reinterpret_cast<const char*>(&super_), sizeof(super_));

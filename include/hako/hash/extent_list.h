@@ -60,7 +60,7 @@ class ExtentList {
   }
   // Takes `bytes` of the lowest free extent that is large enough; 0 if there is none.
   std::uint64_t TakeFree(std::uint64_t bytes) {
-    extents_.reserve(extents_.size() + 1);  // now, as a part must not get lost
+    extents_.reserve(extents_.size() + 1);  // reserved now, because no part may get lost
     const auto fits = [bytes](const Extent& e) { return AlignFor(bytes, e.offset) + bytes <= e.offset + e.bytes; };
     const auto found = std::ranges::find_if(extents_, fits);
     if (found == extents_.end()) return 0;

@@ -3,9 +3,9 @@
 // the caller uses one. If no thread can be started, or there is only one window, Next reads. Of a
 // huge extent, which has one record, only the place is returned: the caller reads it in pieces.
 //
-// Beside writers, a window's bytes were read at some time after the reader was made and before Next
-// returns it, not all at the same moment. Extents come and go meanwhile: only those that exist
-// throughout are sure to be found.
+// If writers run at the same time, the bytes of a window were read at different moments after the
+// reader was made and before Next has returned the window. Extents come and go meanwhile: only
+// those that exist throughout are sure to be found.
 //
 // Not thread-safe. The file must outlive the reader.
 #pragma once
@@ -78,11 +78,11 @@ class ExtentReader {
 
  private:
   static constexpr std::uint64_t kWindowBytes = 1 << 20;
-  static constexpr std::uint64_t kHuge = 9 << 20;  // an extent for several records is shorter
+  static constexpr std::uint64_t kHuge = 9 << 20;  // an extent that has several records is shorter
   static constexpr std::uint64_t kWindows = 3;
 
   void ReadAhead(std::stop_token stop) {
-    // A long window is in memory only together with the window in use.
+    // While a long window is read, only the window in use is in memory beside it.
     const auto has_room = [this] {
       mutex_.AssertHeld();
       std::uint64_t ahead = 0;
@@ -151,7 +151,7 @@ class ExtentReader {
   std::array<Window, kWindows> windows_;
   sync::Mutex mutex_;
   sync::StoppableCondition changed_;
-  std::uint64_t read_ ABSL_GUARDED_BY(mutex_) = 0;  // windows so far, as the next two
+  std::uint64_t read_ ABSL_GUARDED_BY(mutex_) = 0;  // number of windows read so far
   std::uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t given_back_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_over_ ABSL_GUARDED_BY(mutex_) = false;

@@ -43,7 +43,7 @@ class FileBytes {
       return file_.ReadAt(offset, {reinterpret_cast<std::byte*>(out), size});
     }
   }
-  // The same from the device, where the file can (file/file.h).
+  // As Read, but from the device, if the file supports that (file/file.h).
   Status ReadDevice(std::uint64_t offset, char* out, std::uint64_t size) const {
     if constexpr (DeviceFile<FileT>) {
       return file_.ReadDevice(offset, {reinterpret_cast<std::byte*>(out), size});

@@ -1,14 +1,14 @@
 // A scan of all records of a HashDBM in file order, by long reads: for files that are not mapped,
 // where bucket order would take a read for each record.
 //
-// A record found in the file is shown if an entry names it and it was not moved since the scan
-// began. The tracker (hash/scan_tracker.h) knows the records that writers moved meanwhile; these
-// are shown at the end, from their new places. Records added meanwhile are not shown.
+// The scan shows a record that it finds in the file if an entry names it and it was not moved since
+// the scan began. The tracker (hash/scan_tracker.h) knows the records that writers moved meanwhile;
+// these are shown at the end, from their new places. Records added meanwhile are not shown.
 //
 // Invariants
 //   1. The visitor runs without locks.
-//   2. The index is asked whether an entry names a record before the tracker is asked. A handle
-//      that is not noted even then was named throughout, or never.
+//   2. The scan asks the index whether an entry names a record before it asks the tracker. A handle
+//      that the tracker does not have even then was named throughout, or never.
 //   3. The scan shows as many records as existed at the start, less those that were removed before
 //      they could be shown. So a record that is damaged, and therefore not found, is detected.
 //
@@ -63,7 +63,7 @@ class FileOrderScan {
  private:
   using Record = typename Space::ScannedRecord;
   static constexpr std::size_t kTogether = 64;  // records prefetched and checked together
-  static constexpr unsigned kScannedMax = 512;  // the same, counting records that no entry may name
+  static constexpr unsigned kScannedMax = 512;  // the same, including records that no entry may name
 
   template <class V>
   Status ShowFile(V& visit) {
@@ -132,7 +132,7 @@ class FileOrderScan {
       std::vector<Copy> copies(owed.size());
       buffer_.Clear();
       {
-        [[maybe_unused]] typename Space::Ahead ahead;  // gone before the visitor reads newer ones
+        [[maybe_unused]] typename Space::Ahead ahead;  // destroyed before the visitor reads newer records
         if constexpr (Space::kReadsAhead) {
           for (const auto& one : owed) heap_.Want(ahead, one.handle);
           heap_.Read(ahead);
@@ -147,7 +147,7 @@ class FileOrderScan {
         shown = true;
       }
       if (shown) continue;
-      // Writers replaced each record before it could be read, so they have to wait once.
+      // Writers have replaced each record before it could be read, so now they must wait once.
       Copy copy{};
       std::uint32_t handle = 0;
       if (!tracker_.PayFirst([&](std::uint32_t first) { copy.match = Read(handle = first, &copy.record); })) return absl::OkStatus();

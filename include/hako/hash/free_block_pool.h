@@ -1,5 +1,6 @@
-// The free space of a record store: small blocks by size class, without locks or allocations in the
-// steady state, and everything else as runs of bytes that are joined and split as needed.
+// The free space of a record store. Small blocks are listed by size class, and in the steady state
+// they need no locks or allocations. All other space is in runs of bytes, which are joined and
+// split as needed.
 //
 // Small blocks follow the magazine layer of Bonwick and Adams ("Magazines and Vmem", USENIX 2001):
 // each thread has up to two magazines of free blocks a size class and works on them alone;
@@ -18,7 +19,7 @@
 //   1. Every byte of the space is in a block or chunk in use, or in a thread's magazines, or free
 //      in the pool: in a magazine or in a run.
 //   2. Each block of a magazine in magazines_ is listed in its region, unless it crosses the end of
-//      one; those in uncounted_ are not.
+//      a region. Blocks of magazines in uncounted_ are not listed.
 //   3. A block is stamped as free before it is joined, so a scan that finds its old head inside
 //      another block takes it for free space.
 //
@@ -58,7 +59,7 @@ class FreeBlockPool {
   static constexpr std::uint64_t kSmallMax = 4096;  // bytes; a larger free block is a run
   static constexpr std::uint64_t kRegion = FreeRegions::kRegion;
 
-  // A thread's magazines, one to pop from and one to push to, by list; 0 = none.
+  // The magazines of a thread: for each list one to pop from and one to push to; 0 = none.
   struct Cache {
     std::array<std::uint32_t, kLists> full{};
     std::array<std::uint32_t, kLists> given{};
@@ -80,7 +81,7 @@ class FreeBlockPool {
     magazine_bytes_ = bytes;
     joins_ = true;
   }
-  // Free bytes of the regions of a range, as far as they are counted.
+  // Returns the free bytes of the regions of a range, except those not counted yet.
   std::uint64_t CountedIn(Run range) const {
     sync::MutexLock lock(mutex_);
     return regions_.FreeIn(range);
@@ -92,7 +93,7 @@ class FreeBlockPool {
     CountAll();
     for (std::uint64_t at = range.begin; at < range.end; at = FreeRegions::EndOf(at)) visit(at, regions_.FreeIn({at, at + 1}));
   }
-  // Drops the handles of blocks that have become parts of runs, where magazines are joined.
+  // Drops the handles of blocks that have become parts of runs, if magazines are joined.
   void DropOutdated();
   // Memory for magazines.
   std::uint64_t magazine_memory() const {
@@ -104,9 +105,9 @@ class FreeBlockPool {
 
   // ---- blocks in lists: small blocks; in kUnstamped and kWaiting, blocks of any size ----
 
-  // Takes a block from the list; 0 if there is none. The thread's own returned blocks are reused
-  // only once there are `rest` of them: with 1, each update would write to the block that the
-  // previous one had just freed, and wait for its handle.
+  // Takes a block from the list; 0 if there is none. Blocks that the thread itself has returned are
+  // reused only once there are `rest` of them. With 1, each update would write to the block that
+  // the previous update has just freed, and wait for its handle.
   template <std::uint32_t rest = 1>
   HAKO_INLINE std::uint32_t Pop(Cache& cache, unsigned list) {
     const std::uint32_t full = cache.full[list];
@@ -115,8 +116,8 @@ class FreeBlockPool {
     return magazine.handles[--magazine.count];
   }
 
-  // Returns a block to the list. If there is no memory for the list, the block is forgotten: lost
-  // space, not lost data.
+  // Returns a block to the list. If there is no memory for the list, the block is forgotten: its
+  // space is lost, but no data.
   HAKO_INLINE void Push(Cache& cache, unsigned list, std::uint32_t handle) {
     std::uint32_t& given = cache.given[list];
     if (given == 0 || At(given).count == At(given).limit) {
@@ -162,8 +163,8 @@ class FreeBlockPool {
   // there is none; `most` bytes unless one block is larger. REQUIRES: bytes <= kRegion / 4
   ChunkRest TakeChunk(std::uint64_t bytes, std::uint64_t most = kRegion);
 
-  // For a space that cannot grow: takes the smallest block in the pool of at least a size class,
-  // from the lists kFree or kUnstamped (`first`); an empty run if there is none.
+  // For a space that cannot grow: takes the smallest block in the pool whose size class is at least
+  // this one, from the lists kFree or kUnstamped (`first`). Returns an empty run if there is none.
   Run TakeSmallBlock(unsigned first, unsigned size_class);
 
   // Takes exactly this run; false if it is not in the pool.
@@ -174,7 +175,7 @@ class FreeBlockPool {
     regions_.Take(run);
     return true;
   }
-  // The run that has the byte; an empty one if there is none.
+  // Returns the run that contains the byte, or an empty run.
   Run RunAround(std::uint64_t place) const {
     sync::MutexLock lock(mutex_);
     return regions_.Around(place);
@@ -199,7 +200,7 @@ class FreeBlockPool {
   template <class IsInside, class F>
   void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit);
 
-  // From now on adds the blocks that leave the pool to `handed_out`; nullptr ends that.
+  // From now on adds each block that leaves the pool to `handed_out`; nullptr ends that.
   void NoteHandedOut(HandleSet* handed_out) {
     sync::MutexLock lock(mutex_);
     handed_out_ = handed_out;
@@ -290,9 +291,9 @@ class FreeBlockPool {
   }
 
  private:
-  static constexpr std::uint64_t kRunMin = 512;         // no chunk is taken from a shorter run
-  static constexpr std::uint32_t kUncountedMax = 8192;  // a thread may have to count them all
-  static constexpr std::uint32_t kCountedAtOnce = 64;   // then other threads get the mutex
+  static constexpr std::uint64_t kRunMin = 512;         // shorter runs are not used for chunks
+  static constexpr std::uint32_t kUncountedMax = 8192;  // a thread may have to count all of them
+  static constexpr std::uint32_t kCountedAtOnce = 64;   // after these other threads get the mutex
   FreeBlockPool(Magazines magazines, FreeRegions regions, unsigned shift)
       : shift_(shift),
         last_small_(format::SizeClassOf(kSmallMax >> shift)),

@@ -44,9 +44,9 @@ class FreeRegions {
   }
   static std::uint64_t EndOf(std::uint64_t offset) { return offset / kRegion * kRegion + kRegion; }
 
-  // In runs and in listed blocks.
+  // Free bytes in runs and in listed blocks.
   std::uint64_t free_bytes() const { return free_bytes_; }
-  // Of the regions in which the range lies.
+  // Free bytes of the regions in which the range lies.
   std::uint64_t FreeIn(Run range) const {
     std::uint64_t bytes = 0;
     for (std::uint64_t at = range.begin; at < range.end; at = EndOf(at)) bytes += RegionAt(at).free;
@@ -111,7 +111,7 @@ class FreeRegions {
     if (region.free >= kRegion - kHeader) [[unlikely]]
       RenewIfFree(block.begin);
   }
-  // A listed block is no longer free.
+  // Call this when a listed block is no longer free.
   void Unlist(Run block) {
     Count(block, -1);
     RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
@@ -148,14 +148,14 @@ class FreeRegions {
     }
     region.renewal = ++renewals_;
     region.listed = 0;
-    runs_.Remove(whole);  // the rest of it is in listed blocks
+    runs_.Remove(whole);  // the other bytes are in listed blocks
     return runs_.Add(whole);
   }
 
   storage::ReservedMemory memory_;
   Extents extents_;
   FreeRuns runs_;
-  std::uint64_t renewals_ = 0;  // of all regions
+  std::uint64_t renewals_ = 0;  // number of renewals of all regions
   std::uint64_t free_bytes_ = 0;
 };
 

@@ -7,8 +7,8 @@
 //
 // Invariants
 //   1. No two runs overlap or are neighbours.
-//   2. The steady state allocates nothing: nodes are recycled. If no memory is left for a node, its
-//      run is forgotten: lost space, not lost data.
+//   2. The steady state allocates nothing: nodes are recycled. If there is no memory for a node,
+//      its run is forgotten: its space is lost, but no data.
 //
 // Not thread-safe.
 #pragma once
@@ -88,7 +88,7 @@ class FreeRuns {
     return at != 0 ? NodeAt(at).run : Run{};
   }
 
-  // Removes every free byte of the range: visit(Run) for each piece.
+  // Removes every free byte of the range; calls visit(Run) for each piece.
   template <class F>
   void Cut(Run range, F&& visit) {
     Index below, within, above;

@@ -36,7 +36,7 @@ class FreeSpaceNote {
   template <class ForEachWriter>
   std::string Take(ForEachWriter&& for_each_writer, const FreeBlockPool::Chains& waiting) const {
     std::string note;
-    // Without the harvest's: it finds the free extents again.
+    // Leaves out the free extents of the harvest, which finds them again.
     const bool is_harvested = harvest_.IsComplete();
     const std::vector<Extent> free = is_harvested ? extents_.free_extents() : std::vector<Extent>();
     PutNumber(&note, free.size());
@@ -106,7 +106,7 @@ class FreeSpaceNote {
       std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));
       note.remove_prefix(count * sizeof(handles[0]));
       const auto list = static_cast<unsigned>(a), size_class = list % format::kSizeClasses;
-      // The block is to stay in a list of unstamped blocks.
+      // The block stays in a list of unstamped blocks.
       const bool stays = Records::kStampsLate && list != size_class && pool_.IsSmall(size_class);
       const bool stamps_now = !stays && list != size_class && records_.AcceptsWrites();
       for (const std::uint32_t handle : handles) {

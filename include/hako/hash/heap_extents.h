@@ -80,8 +80,9 @@ class HeapExtents {
  private:
   static constexpr std::uint64_t kDirectLeast = 1 << 20;  // in direct I/O, once the file has as much
 
-  // For blocks that are not small: room for several, so that little is left over, but few while the
-  // file is small. A large block gets its own extent, so that the extent is soon free.
+  // An extent for blocks that are not small has room for several, so that little is left over; as
+  // long as the file is small, only for a few. A large block gets an extent of its own, so that the
+  // extent becomes free with the block.
   std::uint64_t SizeFor(std::uint64_t bytes, std::uint64_t most) const {
     const std::uint64_t used = heap_.extents().tail();
     const std::uint64_t blocks = bytes < kLarge ? std::clamp<std::uint64_t>(used / 16 / bytes, 1, 8) : 1;
@@ -113,8 +114,9 @@ class HeapExtents {
   // Held while extents are returned.
   mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kExtentLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
   int pins_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Held, shared, from the header of a new extent to its free space: without that it looks empty. A thread
-  // that writes ahead is no writer then, so keeping writers out is not enough to choose victims.
+  // Held, shared, from when the header of a new extent is written until its free space is known:
+  // before that the extent looks empty. A thread that writes ahead is no writer then, so keeping
+  // writers out is not enough to choose victims.
   sync::SharedMutex growth_mutex_ ABSL_ACQUIRED_AFTER(kExtentLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
 };
 

@@ -1,10 +1,11 @@
-// The file of a record heap, and what each access to a record depends on: where a handle lies, how
-// the record there is encoded and checked, the epochs, and whether the heap accepts writes.
+// The file of a record heap, and the facts that each access to a record needs: where the record of
+// a handle lies, how it is encoded and checked, the epochs, and whether the heap accepts writes.
 //
 // Invariants
 //   1. A record's check is keyed by its key, lengths, place and file (format/record_format.h).
 //      Every read of a value verifies it.
-//   2. The current epoch is later than the durable one. stamps() are those of the current epoch.
+//   2. The current epoch is later than the durable one. stamps() returns the stamps of the current
+//      epoch.
 //   3. After a failed write or sync, or a failed read of a stamp that had to be changed, the heap
 //      refuses writes. Its records can still be read.
 //
@@ -46,8 +47,9 @@ inline constexpr auto kNoDoubt = [](std::uint32_t, format::Stamp) {};
 template <File FileT>
 class HeapFile {
  public:
-  // A record as a scan finds it. Its bytes are in memory during the visit, or, if it is long and the
-  // file is not mapped, nowhere: nullptr. Its check holds in any case.
+  // A record as a scan finds it. Its bytes are in memory during the visit, unless the record is
+  // long and the file is not mapped: then the pointers are nullptr. In any case it has passed its
+  // check.
   struct ScannedRecord : RecordCopy {
     std::uint32_t handle;
     format::Stamp stamp;
@@ -57,7 +59,7 @@ class HeapFile {
   ExtentFile<FileT>& extents() { return *extents_; }
   HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, hash_seed_); }
   HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
-  // At the file's end, one more than any record's handle.
+  // The handle at the end of the file, which is above the handle of every record.
   std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }
   unsigned shift() const { return shift_; }
   std::uint64_t BlockBytes(const ScannedRecord& record) const { return BytesOf(ClassOf(record.key_size, record.value_size)); }
@@ -72,7 +74,8 @@ class HeapFile {
   // superblock durably says that the file is in use. Before that only superblocks are stored, so
   // that a file without a durable superblock is blank after a power cut. (unchecked: the device does not tell)
   void PublishEpoch() { extents_->StoreSealed(&format::LiveState::epoch, epoch()); }
-  // Whether a synchronization is due before epochs wrap: many processes may have died without one.
+  // Whether a synchronization is needed before epochs wrap: many processes may have died without
+  // one.
   bool IsFarAhead() const { return epochs().now - epochs().durable > format::kEpochsAhead / 4; }
 
   // ---- whether it accepts writes ----
@@ -80,7 +83,8 @@ class HeapFile {
   // reading, which accepts no writes.
   Status Health() const { return failure_.Get(); }
   Status Refusal() const { return refusal_.Get(); }
-  // Why updates are refused. After a failure of the log the database sets it; the heap can still be synchronized.
+  // Says why updates are refused. The database sets it after a failure of the log; the heap can
+  // still be synchronized.
   sync::StickyStatus& refusal() { return refusal_; }
   bool AcceptsWrites() const { return refusal_.IsOk(); }
   void Poison(const Status& why) {
@@ -101,10 +105,11 @@ class HeapFile {
 
   // ---- scans ----
   // Calls enter(Extent) for each heap extent in [from, to) and then Status visit(ScannedRecord) for
-  // its records; other(Extent) gets space that is no heap. Bytes that do not validate are skipped.
-  // A record that validates may be long dead, anywhere outside other records: check its stamp and
-  // the index. Where bytes outside records are neither zero nor a record, doubt(handle, stamp) gets
-  // what would be its stamp. May run beside writers.
+  // its records; Calls other(Extent) for space that is not part of the heap. Bytes that do not
+  // validate are skipped. A record that validates may be dead since long ago, and it may lie
+  // anywhere outside other records: check its stamp and the index. For bytes outside records that
+  // are neither zero nor a record, calls doubt(handle, stamp) with the bytes that would be the
+  // stamp. May run beside writers.
   template <class Visit, class Enter, class Other, class Doubt>
   Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other, Doubt&& doubt) const;
   template <class Visit>
@@ -117,14 +122,15 @@ class HeapFile {
   enum class Trust { kNothing, kLiveHeads };
   template <Trust kTrust = Trust::kNothing, class Bytes, class Visit, class Doubt>
   Status ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, Doubt&& doubt) const;
-  // The record at a place that an entry names, whatever its stamp says.
+  // The record at a place that an entry names, regardless of its stamp.
   struct CheckedRecord {
     Status status;               // DataLoss if it fails its check, or that of the device
     std::uint64_t size = 0;      // as its head says; 0 if that is damaged
     std::uint64_t key_hash = 0;  // if the status is OK
     std::uint64_t read_bytes = 0;
   };
-  // Reads it, by pieces of the size of the buffer, and checks it. REQUIRES: `buffer` has at least 4 KiB
+  // Reads the record in pieces of the size of the buffer, and checks it. REQUIRES: `buffer` has at
+  // least 4 KiB
   CheckedRecord CheckRecord(std::uint32_t handle, ReadsFrom reads_from, std::span<char> buffer) const;
   // The bytes of the blocks that live and unborn records occupy in a heap extent.
   StatusOr<std::uint64_t> LiveBytes(Extent extent) const {
@@ -190,7 +196,7 @@ class HeapFile {
  protected:
   static constexpr std::uint64_t kFixed = 6;                  // check and stamp
   static constexpr std::uint64_t kHeadMax = 16;               // without the head check
-  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer values need a current version
   static constexpr std::uint64_t kLongRecord = 8192;
 
   explicit HeapFile(std::unique_ptr<ExtentFile<FileT>> extents)
@@ -215,9 +221,9 @@ class HeapFile {
     HAKO_DCHECK(epoch < this->epoch());  // invariant 2
     durable_epoch_.store(epoch, std::memory_order_release);
   }
-  // The stamp of a record that an entry stops or starts naming could not be read, so its next stamp
-  // is unknown. If a state became durable with the old one, it would have a record too many or too
-  // few.
+  // Call this when the stamp of a record could not be read while an entry stops or starts naming
+  // it, so the next stamp is unknown. A state that became durable with the old stamp would have a
+  // record too many or too few.
   [[gnu::cold]] void StopAt(const Status& unread) {
     if (extents_->file().IsWritable()) Poison(unread);
   }

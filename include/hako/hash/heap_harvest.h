@@ -68,7 +68,8 @@ class HeapHarvest {
     sync::MutexLock lock(mutex_);
     RunUntil(std::min(next_.load(std::memory_order_relaxed) + 1, end_), found);
   }
-  // Harvests few extents, as the caller has a bucket locked. False if there is nothing to harvest.
+  // Harvests only a few extents, because the caller has a bucket locked. Returns false if there is
+  // nothing to harvest.
   template <class Found>
   bool RunSome(Found&& found) {
     for (int i = 0; i < kExtentsAtOnce; ++i) {
@@ -129,7 +130,7 @@ class HeapHarvest {
       next_.store(next, std::memory_order_release);
       if (next < end_) continue;
       damaged_.EndNoting();
-      // A damaged live record may be one of the doubtful pieces; then these stay unused.
+      // One of the doubtful pieces may be a damaged live record; then all of them stay unused.
       if (live_ == 0) {
         for (const ChunkRest& piece : doubtful_) found.Free(piece.next, piece.bytes());
       }
@@ -157,7 +158,7 @@ class HeapHarvest {
       if (leftover != format::Leftover::kFree) kept.Keep(heap_.OffsetOf(record.handle), heap_.BlockBytes(record));
       return absl::OkStatus();
     };
-    // If a part cannot be read, everything behind the last record that was stays unused.
+    // If a part cannot be read, everything behind the last record that could be read stays unused.
     const auto doubt = [&](std::uint32_t, format::Stamp) { kept.Doubt(); };
     if (heap_.template ScanExtent<Heap::Trust::kLiveHeads>(extent, bytes, visit, doubt).ok()) kept.Leave();
   }

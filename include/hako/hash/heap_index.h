@@ -1,5 +1,5 @@
-// Where the index of a HashDBM is: in extents of the file, which a table at its start lists, or, if
-// the file is not mapped or has no room, in memory.
+// Where the index of a HashDBM is: in extents of the file, which a table at the start of the file
+// lists; or in memory, if the file is not mapped or has no room.
 //
 // Invariants
 //   1. An entry of the table is stored before the number of entries, so a process that finds the
@@ -44,8 +44,8 @@ class HeapIndex {
   bool index_is_in_memory() const { return arena_ != nullptr; }
   // The extents of the index, in the file or in memory.
   std::vector<format::IndexExtentEntry> IndexExtents() const { return arena_ != nullptr ? arena_->extents() : Table(); }
-  // At a clean close, writes an index that is in memory behind `end`, the end of everything else;
-  // returns the check of the written bytes, 0 if none were written.
+  // At a clean close, writes an index that is in memory behind `end`, the end of everything else.
+  // Returns the check of the written bytes, 0 if nothing was written.
   StatusOr<std::uint64_t> SaveIndex(std::uint64_t end) { return arena_->Save(file_, end, file_.super().secret); }
   StatusOr<bool> LoadIndex(std::uint64_t end, std::uint64_t check) { return arena_->Load(file_, end, file_.super().secret, check); }
 
@@ -59,7 +59,8 @@ class HeapIndex {
   std::vector<Extent> TakeIndexExtents();
   // Whether all extents in the table lie inside the file.
   bool IndexTableIsInside() const;
-  // XXH3 over the index extents and their table, of which there are none if the index is in memory.
+  // Returns the XXH3 of the index extents and their table. There are none if the index is in
+  // memory.
   // REQUIRES: the file is mapped (unchecked: only the type tells)
   std::uint64_t IndexCheck() const;
 

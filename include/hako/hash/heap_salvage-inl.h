@@ -62,8 +62,9 @@ Status HeapSalvage<FileT>::TakeScanned(const typename Base::ScannedRecord& recor
   return take(whole->key, whole->value, is_stray);
 }
 
-// Shows the records that the damaged index contradicts, unless the number of records proves that it
-// is right. A record of the same key that was shown before is kept. Returns false if undecided.
+// Shows the records that the damaged index contradicts, unless the number of records proves the
+// index right. If a record of the same key was shown before, that one is kept. Returns false if
+// undecided.
 template <File FileT>
 template <class Take>
 StatusOr<bool> HeapSalvage<FileT>::TakeContradicted(Take& take) {
@@ -115,8 +116,8 @@ Status HeapSalvage<FileT>::TakeExtents(Take& take) {
   return absl::OkStatus();
 }
 
-// Between the records that were kept: where a head says that a record of the state begins, and its
-// check fails.
+// Reports, between the records that were kept, each head of a record of the state whose check
+// fails.
 template <File FileT>
 void HeapSalvage<FileT>::AddSuspects(const std::vector<std::uint64_t>& doubts, const std::vector<Extent>& kept, std::uint64_t end) {
   if (doubts.empty()) return;
@@ -146,8 +147,8 @@ Status HeapSalvage<FileT>::ReportSuspects() {
   return absl::OkStatus();
 }
 
-// Whether the stamp is live, or of an epoch after the state that the file can have: not one that the
-// wrap of epochs makes look later.
+// Whether the stamp is live, or belongs to an epoch after the state that the file can really have,
+// rather than to one that only seems later because epochs wrap.
 template <File FileT>
 bool HeapSalvage<FileT>::IsRecent(format::Stamp stamp) const {
   const std::uint64_t last = this->extents_->last_epoch();

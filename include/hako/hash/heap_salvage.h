@@ -2,20 +2,20 @@
 //
 // Which records belong to the state is known in one of three ways:
 //   1. The file was closed, and the index passes its check: the records that the index names, each
-//      read at its place. Stamps and the headers of extents are not needed.
+//      read at its place. This needs neither stamps nor the headers of extents.
 //   2. Otherwise the records of the last synchronized state, by their stamps, as recovery finds them
 //      (format/stamp.h): by a scan of the extents. If some are missing, the space between the
 //      extents is scanned too, as a header may be damaged. There the stamp must be live or recent:
 //      an extent that was given back has no live record, but may have very old stamps of others.
 //   3. As 2, but of the state that a killed process has left in the page cache, if this is a mapped
-//      file of this boot. An update that the process was making may be missing. Without its live
-//      state, 2 is done and noted.
+//      file of this boot. An update that the process was making may be missing. If there is no live
+//      state, way 2 is used, and the report says so.
 //
 // Every record that is shown has passed the check that covers key, value and place, so its value is
 // one that it had in this file. A stamp has no check, so in the cases 2 and 3 damage may make a
 // dead record look live. In a closed file the rest of the damaged index contradicts most of these
-// (hash/salvaged_index.h). It may contradict live records too, as it is damaged, so the number of
-// records in the superblock decides:
+// (hash/salvaged_index.h). Since it is damaged, it may contradict live records, too, so the number
+// of records in the superblock decides:
 //   more records look live than there were   the index is right: the contradicted ones are not shown,
 //                                            and are listed if other records are missing
 //   as many, and none looks damaged          the stamps are right: all are shown
@@ -78,7 +78,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   const format::HashSuperBlock& super() const { return this->extents_->super(); }
   // The number of records of the state; nullopt = unknown.
   std::optional<std::uint64_t> num_expected() const { return is_live_ ? std::nullopt : std::optional(super().num_records.get()); }
-  // The end of the extents that the file has bytes of. A damaged superblock may name a later one.
+  // The end of the extents within the file. A damaged superblock may name a later end.
   std::uint64_t EndOfBytes() const {
     const std::uint64_t units = (this->extents_->file().end() + format::kExtentUnit - 1) / format::kExtentUnit;
     return std::min(this->extents_->tail(), units * format::kExtentUnit);
@@ -89,8 +89,9 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   // Whether the updates of the log come after this state.
   bool NeedsLog() const { return !is_live_ && this->extents_->LogInFile().IsNeeded(); }
 
-  // Calls take(key, value, stray) for each record. `stray`: from outside all extents; not to be
-  // taken if there is another record of this key. Returns the first error of `take`.
+  // Calls take(key, value, stray) for each record. `stray`: the record lies outside all extents,
+  // and must not be taken if there is another record of this key. Returns the first error of
+  // `take`.
   template <class Take>
   Status Run(Take&& take) {
     FindExtents();
@@ -116,8 +117,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
 
   // ---- the state of a killed process ----
 
-  // The live state, with its seals removed, if it counts. If it does not, but may have had later
-  // updates, this is noted.
+  // Returns the live state, with its seals removed, if it counts. If it does not count but may have
+  // had later updates, the report says so.
   static std::optional<format::LiveState> LiveStateOf(const Source& source, const format::HashSuperBlock& super, SalvageReport* report) {
     if (super.clean == 1) return std::nullopt;
     std::optional<FileIdentity> identity;
@@ -135,7 +136,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     const bool counts =
         is_of && live.epoch > super.epoch && live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;
     if (counts) return live;
-    // A log has all updates. Without one, those of a process that withdrew its live state are synchronized.
+    // If there is a log, it has all updates. If there is none, the updates of a process that
+    // withdrew its live state are synchronized.
     const bool is_withdrawn = is_here && damaged == nullptr && live.in_use == 0;
     const bool has_log = super.log_id != log::DatabaseId{};
     if (!has_log && !is_withdrawn && (super.map_identity != 0 || live.in_use != 0)) {
@@ -178,7 +180,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     if (EndOfBytes() > begin) gaps.push_back({begin, EndOfBytes() - begin});
     return gaps;
   }
-  // Reports that a record lies at this offset outside all extents, once for each space between two.
+  // Reports that a record lies at this offset outside all extents, once for each space between two
+  // extents.
   void NoteOutside(std::uint64_t offset) {
     const auto next = std::ranges::upper_bound(heap_, offset, {}, &Extent::offset);
     const std::uint64_t begin = next == heap_.begin() ? format::kFirstExtent : (next - 1)->offset + (next - 1)->bytes;
@@ -206,7 +209,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   // The record behind an intact head, in `bytes` or in `room`; nullopt if it is damaged.
   std::optional<RecordView> ReadRecord(WindowBytes<Source>& bytes, std::uint64_t offset, const Head& head, std::string* room) const {
     const std::uint64_t size = head.lengths.key_size + head.lengths.value_size, at = offset + head.key_at();
-    if (offset + head.size() > this->extents_->file().end()) return std::nullopt;  // before any memory is taken
+    if (offset + head.size() > this->extents_->file().end()) return std::nullopt;  // checked before memory is taken
     const char* content = nullptr;
     if (size <= WindowBytes<Source>::kWhole) {
       content = bytes.Get(at, size);

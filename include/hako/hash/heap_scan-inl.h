@@ -22,7 +22,8 @@ Status HeapFile<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit
   return absl::OkStatus();
 }
 
-// Continues behind the end of a record, not of its block: dead records may follow there.
+// Continues behind the end of a record rather than the end of its block, because dead records may
+// follow there.
 //
 // A record that the durable state does not have may share its block with a newer record. Its check
 // still holds if the shared bytes are equal: for one byte, once in 256 times. So the last unit of
@@ -75,7 +76,7 @@ auto HeapFile<FileT>::CheckRecord(std::uint32_t handle, ReadsFrom reads_from, st
   const std::uint64_t offset = OffsetOf(handle), end = extents_->tail();
   CheckedRecord result;
   const auto read = [&](std::uint64_t from, std::uint64_t size) {
-    result.read_bytes += std::max<std::uint64_t>(size, kBlock);  // as the device counts it
+    result.read_bytes += std::max<std::uint64_t>(size, kBlock);  // the device reads whole blocks
     return reads_from == ReadsFrom::kDevice ? extents_->ReadDevice(from, buffer.data(), size) : extents_->Read(from, buffer.data(), size);
   };
   // Hashes bytes of the record; `there` of them are in the buffer already.

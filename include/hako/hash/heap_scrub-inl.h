@@ -79,7 +79,7 @@ Status HeapScrub<Index, Space>::ReadExtents(WriterState& writer, std::uint64_t b
   while (position_ < to) {
     const auto window = reader.Next();
     if (absl::IsResourceExhausted(window.status())) return window.status();
-    if (!window.ok()) {  // the records there are read one by one, as entries name them
+    if (!window.ok()) {  // the records there are read one by one when the entries are checked
       position_ = std::min(position_ + kSkipped, to);
       return absl::OkStatus();
     }
@@ -89,7 +89,7 @@ Status HeapScrub<Index, Space>::ReadExtents(WriterState& writer, std::uint64_t b
       HAKO_RETURN_IF_ERROR(heap_.ScanExtent(extent, LoadedBytes((*window)->At(extent)), visit, kNoDoubt));
       LookUp(writer, progress);
     }
-    const Extent& huge = (*window)->huge;  // it has one record, which is read as its entry names it
+    const Extent& huge = (*window)->huge;  // it has one record, which is read when the entries are checked
     if (huge.bytes != 0) extents_.push_back(huge);
     progress->read_bytes += (*window)->bytes - huge.bytes;
     position_ = (*window)->offset + (*window)->bytes;
@@ -97,7 +97,7 @@ Status HeapScrub<Index, Space>::ReadExtents(WriterState& writer, std::uint64_t b
   return absl::OkStatus();
 }
 
-// Notes the records that entries name.
+// Adds the records that entries name to the set.
 template <class Index, class Space>
 void HeapScrub<Index, Space>::LookUp(WriterState& writer, ScrubProgress* progress) {
   for (const Record& record : found_) {
@@ -111,8 +111,8 @@ void HeapScrub<Index, Space>::LookUp(WriterState& writer, ScrubProgress* progres
   found_.clear();
 }
 
-// A record that looked live while no entry named it: it may have been replaced, or removed, between
-// the two looks. Blocks that a killed process has left are found by the harvest.
+// Handles a record that looked live while no entry named it. It may have been replaced or removed
+// between the two looks. Blocks that a killed process has left are found by the harvest.
 template <class Index, class Space>
 void HeapScrub<Index, Space>::CheckOrphan(WriterState& writer, const Record& record, ScrubProgress* progress) {
   if (!heap_.AcceptsWrites() || !heap_.harvest().IsOver()) return;
@@ -130,8 +130,8 @@ void HeapScrub<Index, Space>::CheckOrphan(WriterState& writer, const Record& rec
 
 // ---- by the entries ----
 
-// Checks the records that entries name and the scan has not noted, of some buckets. A bucket that is
-// split meanwhile keeps its entries or gives them to a later one.
+// Checks the records that entries of some buckets name and that the scan has not added to the set.
+// A bucket that is split meanwhile keeps its entries or gives them to a later one.
 template <class Index, class Space>
 void HeapScrub<Index, Space>::CheckEntries(WriterState& writer, ScrubProgress* progress) {
   const std::uint64_t to = std::min(next_line_ + kLinesAtOnce, index_.num_lines());
@@ -206,8 +206,8 @@ auto HeapScrub<Index, Space>::ExamineLong(std::uint64_t line, const ListedEntry&
 
 // ---- headers of extents ----
 
-// An undamaged record whose extent the scan has not found: the extent is new, or its header is
-// damaged. Then a recovery after a crash would not find its records.
+// Handles an undamaged record whose extent the scan has not found: the extent is new, or its header
+// is damaged. Then a recovery after a crash would not find its records.
 template <class Index, class Space>
 void HeapScrub<Index, Space>::CheckHeader(std::uint64_t line, std::uint32_t handle, ScrubProgress* progress) {
   static constexpr int kTries = 3;  // extents come and go while they are searched
@@ -227,7 +227,8 @@ void HeapScrub<Index, Space>::CheckHeader(std::uint64_t line, std::uint32_t hand
                 DataLossError("the header of an extent of records is damaged", bad));
 }
 
-// The extent that has this offset, searched from a place where none is cut.
+// Finds the extent that contains `offset`. Searches from `from` on, which must not lie inside an
+// extent.
 template <class Index, class Space>
 std::optional<Extent> HeapScrub<Index, Space>::FindExtent(std::uint64_t from, std::uint64_t offset, bool on_device,
                                                           ScrubProgress* progress) const {

@@ -52,8 +52,8 @@ class HeapScrub {
 
   // Whether the next Run begins a pass.
   bool IsAtBegin() const { return phase_ == Phase::kBegin; }
-  // Checks the next part: see ScrubOptions::max_bytes. Only a lack of memory is an error: the call is
-  // to be repeated, and reports what the failed one has found.
+  // Checks the next part: see ScrubOptions::max_bytes. Only a lack of memory is an error. Then
+  // repeat the call, which also reports what the failed call has found.
   Status Run(WriterState& writer, std::uint64_t max_bytes, ScrubProgress* progress);
 
  private:
@@ -96,7 +96,7 @@ class HeapScrub {
   Phase phase_ = Phase::kBegin;
   std::uint64_t end_ = 0;                                // of the pass: the tail when it began
   std::uint64_t position_ = 0;                           // the next extent to read
-  std::uint64_t segment_begin_ = 0, segment_limit_ = 0;  // it ends with the extent that reaches the limit
+  std::uint64_t segment_begin_ = 0, segment_limit_ = 0;  // the segment ends with the extent that reaches the limit
   std::optional<HandleSet> seen_;                        // records of the segment, by BitOf
   std::uint64_t num_bits_ = 0;
   std::vector<Extent> extents_;  // found in the segment

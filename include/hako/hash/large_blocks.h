@@ -1,5 +1,6 @@
-// Which large block has the first byte of each region of an arena. Small blocks never cross the end of a
-// region, so with this the blocks of a region can be visited from its beginning on (hash/record_walk-inl.h).
+// Says which large block contains the first byte of each region of an arena. Small blocks never
+// cross the end of a region, so with this the blocks of a region can be visited from its beginning
+// on (hash/record_walk-inl.h).
 //
 // Thread-safe.
 #pragma once
@@ -20,7 +21,7 @@ class LargeBlocks {
  public:
   static constexpr std::uint64_t kRegion = FreeRegions::kRegion;
   static constexpr std::uint32_t kNone = 0;
-  static constexpr std::uint32_t kHole = ~std::uint32_t{0};  // the region has no blocks, nor will it have any
+  static constexpr std::uint32_t kHole = ~std::uint32_t{0};  // the region has no blocks and will never have any
 
   LargeBlocks() = default;
   // For an arena of `bytes` bytes.
@@ -29,7 +30,7 @@ class LargeBlocks {
     return LargeBlocks(std::move(memory));
   }
 
-  // A block of more than FreeBlockPool::kSmallMax is now in use.
+  // Call this when a block of more than FreeBlockPool::kSmallMax bytes has come into use.
   void Add(Part block, std::uint32_t handle) { Fill(block, handle); }
   void Remove(Part block) { Fill(block, kNone); }
   // REQUIRES: whole regions

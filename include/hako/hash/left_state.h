@@ -24,9 +24,9 @@ inline bool IsOf(const format::LiveState& live, const FileIdentity& identity) {
 inline std::uint64_t CheckOf(const FileIdentity& identity) {
   return Hash64(&identity.boot_id, sizeof(identity.boot_id), MixBits(identity.device) ^ identity.inode) | 1;
 }
-// The file of a killed process of this boot that had it mapped is not known to have all of its updates:
-// it is a copy, or was unmounted since, or the Open that found them could not sync it. A log would have
-// them.
+// Whether the file may lack updates of a killed process of this boot that had it mapped. That is so
+// if the file is a copy, or was unmounted since, or if the Open that found the updates could not
+// sync it. A log would have them.
 inline bool IsUnproven(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity) {
   const bool has_log = super.log_id != decltype(super.log_id){} && (super.log_sequence & format::kLogEnded) == 0;
   const bool is_elsewhere = super.map_identity != CheckOf(identity), is_doubtful = live.in_use == 1 && live.poisoned == format::kDoubtful;
@@ -76,14 +76,14 @@ inline Status LiveStateError(const char* field) {
                                           ", which a killed process has left, is damaged: ", field,
                                           "; hako salvage finds the records of the last synchronization"));
 }
-// A damaged live state is not taken for none: updates that were acknowledged would be dropped.
+// A damaged live state is not treated as absent, because acknowledged updates would be lost.
 inline Status CheckLiveState(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity,
                              std::uint64_t size) {
   const char* const field = DamagedField(live, super, identity, size);
   return field == nullptr ? absl::OkStatus() : LiveStateError(field);
 }
-// Whether a live state that is not proved counts if it is accepted: otherwise the last synchronized
-// state has everything. DataLoss if it is damaged.
+// Whether a live state that is not proved counts once it is accepted. If not, the last synchronized
+// state has everything. Returns DataLoss if the live state is damaged.
 inline StatusOr<bool> MayAccept(const format::LiveState& live, const format::HashSuperBlock& super, std::uint64_t size) {
   const bool is_withdrawn = live.published == format::kWithdrawn && live.in_use <= 1;
   const bool is_new = live.published == 0 && live.in_use == 0;  // nothing is stored yet

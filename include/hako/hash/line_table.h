@@ -47,7 +47,7 @@ class LineTable {
   static constexpr std::uint64_t kChunks = 4352;
   static constexpr std::uint64_t kHomeMax = (kSmallChunks * kSmallChunkBytes + (kChunks - kSmallChunks) * kLargeChunkBytes) / sizeof(Line);
 
-  static constexpr unsigned kMaxHops = 4096;        // in a chain; more is a loop in a damaged file
+  static constexpr unsigned kMaxHops = 4096;        // hops in a chain; more mean that a damaged file has a loop
   static constexpr unsigned kOptimisticTries = 64;  // of a reader of a chain, which then takes the lock
 
   explicit LineTable(Space& space) : space_(space), chunks_(new std::atomic<Line*>[kChunks]()) {}
@@ -102,7 +102,7 @@ class LineTable {
     return id;
   }
 
-  // Never fails: the list has capacity for all overflow lines.
+  // Cannot fail, because the list has capacity for all overflow lines.
   void FreeOverflow(std::uint32_t id) {
     sync::MutexLock lock(mutex_);
     free_overflow_.push_back(id);
@@ -206,7 +206,7 @@ class LineTable {
     else
       return false;
   }
-  // The record of one entry is that of another from now on.
+  // From now on another entry names the record of this entry.
   void NoteMoved(const Line& from, unsigned i, const Line& to, unsigned j) const {
     if constexpr (requires { space_.limit(); }) {
       if (IsLimited()) space_.limit()->uses().Move(from, i, to, j);

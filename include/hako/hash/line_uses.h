@@ -5,10 +5,10 @@
 //   kept  set by the hand when it finds a new record used
 //
 // The word of a line is found by the line's address, so a reader with an outdated handle or line
-// changes at most the bits of another entry, which misleads the choice a little and harms nothing.
-// For the same reason a lost update of a word is of no consequence, and the stores need no locked
-// instruction. A bit that is set already is not set again, so readers of popular records write to no
-// shared cache line.
+// changes at most the bits of another entry, which makes the choice of victims slightly worse and
+// does no other harm. For the same reason a lost update of a word is of no consequence, and the
+// stores need no locked instruction. A bit that is set already is not set again, so readers of
+// popular records write to no shared cache line.
 //
 // Thread-safe.
 #pragma once
@@ -33,13 +33,13 @@ class LineUses {
   static constexpr std::uint64_t Bytes(std::uint64_t bytes_of_lines) { return bytes_of_lines / kLinesPerByte; }
 
   HAKO_INLINE void MarkUsed(const Line& line, unsigned i) const { Set(UseOf(line).used, 1u << i); }
-  // The entry is that of another record from now on, or empty.
+  // From now on the entry names another record, or is empty.
   HAKO_INLINE void Forget(const Line& line, unsigned i) const {
     Clear(UseOf(line).used, 1u << i);
     Clear(UseOf(line).kept, 1u << i);
   }
 
-  // The record of one entry is that of another from now on.
+  // From now on another entry names the record of this entry.
   void Move(const Line& from, unsigned i, const Line& to, unsigned j) const {
     const bool used = (Used(from) >> i & 1) != 0, kept = (Kept(from) >> i & 1) != 0;
     Forget(from, i);

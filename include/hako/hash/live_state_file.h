@@ -31,7 +31,7 @@ class LiveStateFile : public FileBytes<FileT> {
   std::uint64_t LoadLive(std::uint64_t format::LiveState::*field) const {
     return std::atomic_ref(live_->*field).load(std::memory_order_acquire);
   }
-  // The same of a field that is sealed; a value that fails its check is loaded as all bits set.
+  // As above, for a sealed field; a value that fails its check is loaded as all bits set.
   void StoreSealed(std::uint64_t format::LiveState::*field, std::uint64_t value) { StoreLive(field, format::SealLive(value)); }
   std::uint64_t LoadSealed(std::uint64_t format::LiveState::*field) const { return format::UnsealLive(LoadLive(field)); }
   // Makes the clock at least this one. Several threads may.
@@ -49,8 +49,8 @@ class LiveStateFile : public FileBytes<FileT> {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(base_ + format::kIntentsOffset + i * format::kIntentDistance));
   }
 
-  // Withdraws the live state, and makes it that of a synchronized state with this applied index, as
-  // far as it is used before it is published.
+  // Withdraws the live state, and sets the fields that are used before it is published to those of
+  // a synchronized state with this applied index.
   void ResetLiveState(std::uint64_t applied_index) {
     WithdrawLiveState();
     if constexpr (kMapped) {
@@ -70,7 +70,7 @@ class LiveStateFile : public FileBytes<FileT> {
     StoreLive(&format::LiveState::published, format::kPublished);
   }
 
-  // The live state is that of this file in this boot.
+  // Records that the live state belongs to this file in this boot.
   void NameLiveState() {
     if constexpr (KernelBackedFile<FileT>) {
       const FileIdentity identity = this->file_.Identity();
@@ -103,7 +103,7 @@ class LiveStateFile : public FileBytes<FileT> {
     }
   }
 
-  // The live state of a process that had the file mapped no longer counts.
+  // From now on the live state of a process that had the file mapped does not count.
   Status ForgetLiveState() {
     static constexpr format::LiveState kNone = [] {
       format::LiveState none{};

@@ -67,8 +67,8 @@ class LockedHomes {
     HAKO_DCHECK(Has(shape_.IndexOf(hash)));
     return Locate(hash, shape_);
   }
-  // From now on the buckets count as changed: a reader that began before they are unlocked tries
-  // again.
+  // From now on the buckets count as changed: a reader that has begun before they are unlocked
+  // tries again.
   void MarkChanged() { changed_ = true; }
   void CountInsertion(std::uint64_t hash) { ++std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->insertions; }
   // Calls Status visit(index, insertions) for each bucket with counted insertions.
@@ -89,7 +89,7 @@ class LockedHomes {
   static constexpr std::size_t kAhead = 8;   // lines that are prefetched
 
   const LineTable<Space>& lines_;
-  // As of the last Lock. In the latest shape the locked buckets are the same.
+  // The shape at the last Lock. In a later shape the locked buckets are the same.
   TableShape shape_{0};
   bool changed_ = false;
   absl::InlinedVector<Home, kUsual> homes_;  // locked, ascending

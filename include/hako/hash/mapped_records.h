@@ -2,11 +2,13 @@
 // (hash/positional_records.h has the same interface for all other files).
 //
 // Invariants
-//   1. A reader without a lock reads bytes that may change. It copies what it decides by, and never
-//      follows a length beyond the end of the file. The caller validates the result.
-//   2. A record is unborn until Commit, which makes it live once an entry names it: stores of a
-//      killed process count.
-//   3. An intent word is 0, or names an intent whose thread waits for nothing until it clears it.
+//   1. A reader without a lock reads bytes that may change. It copies the bytes on which it
+//      decides, and never follows a length beyond the end of the file. The caller validates the
+//      result.
+//   2. A record is unborn until Commit makes it live, once an entry names it, because the stores of
+//      a killed process count.
+//   3. An intent word is 0 or names an intent. The thread of the intent waits for nothing until it
+//      has cleared the word.
 //
 // Thread-safe.
 #pragma once
@@ -97,8 +99,8 @@ class MappedRecords : public HeapFile<FileT> {
   }
 
   // ---- intents (format/intent_format.h) ----
-  // Publishes the intent by one store, the commit point of its changes. Threads begin their search
-  // for a word that is 0 at different ones.
+  // Publishes the intent by one store, the commit point of its changes. Different threads begin to
+  // search for a word that is 0 at different words.
   unsigned PublishIntent(const sync::WriterState& writer, std::uint32_t handle, bool has_applied_index) {
     constexpr unsigned kOthers = format::kIntentWords - 1;
     unsigned word = has_applied_index ? 0 : 1 + static_cast<unsigned>(MixBits(reinterpret_cast<std::uintptr_t>(&writer)) % kOthers);
@@ -115,8 +117,8 @@ class MappedRecords : public HeapFile<FileT> {
   // The entries of a published intent.
   StatusOr<std::vector<format::IntentEntry>> LoadIntent(std::uint64_t handle) const;
 
-  // Whether an entry may name a record with this stamp: entries name live records only; a damaged
-  // one may name an old version.
+  // Whether an entry may name a record with this stamp. Entries name live records only, but a
+  // damaged entry may name an old version.
   HAKO_INLINE static bool MayBeNamed(format::Stamp stamp) { return stamp.IsLive(); }
   // Whether an entry names it.
   static bool IsNamed(format::Stamp stamp) { return stamp.IsLive(); }
@@ -162,18 +164,18 @@ class MappedRecords : public HeapFile<FileT> {
              std::string_view value);
   // The same for a short record.
   HAKO_INLINE void PutShort(std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
-  // Makes a record live that was written ahead of its publication; here Commit does so.
+  // Makes a record live that was written before it is published. Here Commit does that.
   static Status EndPut(std::uint32_t) { return absl::OkStatus(); }
 
-  // Where in the rest of a chunk a block goes, and the alignment of larger blocks.
+  // Returns where in the rest of a chunk a block is placed, and the alignment of larger blocks.
   static std::uint64_t PlaceIn(const ChunkRest& chunk, std::uint64_t) { return chunk.next; }
   static constexpr std::uint64_t place_unit() { return 1; }
 
   char* const base_;
 
  private:
-  // The bits of a short live record's first 8 bytes that identify it: of its stamp, and the high
-  // bits of its lengths.
+  // The bits in the first 8 bytes of a short live record that identify it as one: those of its
+  // stamp, and the high bits of its lengths.
   static constexpr std::uint64_t kShortLiveMask = std::uint64_t{0x8080'0000'0000'0000} | std::uint64_t{format::Stamp::kLiveMask} << 32;
   static constexpr std::uint64_t kShortLiveWord = std::uint64_t{format::Stamp::kLiveBits} << 32;
 

@@ -1,4 +1,5 @@
-// A set of ids of overflow lines, for recovery: a bitmap of those parts of the space that have one.
+// A set of ids of overflow lines, for recovery. It has a bitmap for each part of the space that has
+// such a line.
 //
 // Thread-compatible.
 #pragma once
@@ -38,7 +39,7 @@ class OverflowIds {
  private:
   static constexpr std::uint32_t kPart = 1024;  // ids of 64 KiB, the smallest extent of an index
 
-  std::vector<std::uint32_t> numbers_;  // of a part: 1 + its place in bits_, or 0
+  std::vector<std::uint32_t> numbers_;  // for each part 1 + its place in bits_, or 0
   std::vector<std::array<std::uint64_t, kPart / 64>> bits_;
   std::uint64_t size_ = 0;
 };

@@ -1,10 +1,10 @@
 // Sets of keys that may exist already, on a file with direct I/O: their records are written, but
 // not yet inserted into the index.
 //
-// To insert one, the record that it replaces has to be read, or that of another key with the same
-// tag, and that read is the largest cost of a Set. So these Sets wait for each other, and the reads
-// that they need are made together (the idea of group commit, for reads). An operation on one of
-// their keys, or on the whole database, flushes them first, so that it sees them.
+// To insert such a record, the one that it replaces must be read, or that of another key with the
+// same tag. That read is the largest cost of a Set. So these Sets wait for each other, and the
+// reads that they need are made together (the idea of group commit, for reads). An operation on one
+// of their keys, or on the whole database, flushes them first, so that it sees them.
 //
 // Invariants
 //   1. A pending record was written in the current epoch. No epoch ends and no extent is emptied
@@ -12,15 +12,15 @@
 //   2. The keys differ: a second Set of a key replaces the first.
 //   3. A Set whose key another thread holds (sync/write_gate.h) does not become pending. The Set
 //      checks this again once its key is in the list, and a thread that holds several keys checks
-//      the list once it holds them, so one of the two sees the other. A Set that came while the
-//      visitor of one key had yet to decide stays pending until the key is released; a thread that
-//      needs it waits without the mutex.
+//      the list once it holds them, so one of the two sees the other. A Set that came before the
+//      visitor has decided on its key stays pending until the key is released. A thread that needs
+//      the Set flushed waits without the mutex.
 //   4. A Set stays pending if the record that it may replace cannot be read; an operation that
 //      would have to see it gets the error.
 //   5. A ProcessMulti calls its visitor only after it has found, with the buckets of all its keys
-//      locked, that no key is pending. Otherwise it could see one Set and miss another that ended
-//      before that one began. If a key becomes pending before the keys are held, their buckets stay
-//      locked instead: no thread that saw the Set may see a value that the ProcessMulti replaces.
+//      locked, that no key is pending. Otherwise it could see one Set and miss an earlier one. If a
+//      key becomes pending before the keys are held, their buckets stay locked instead: no thread
+//      that saw the Set may see a value that the ProcessMulti replaces.
 //   6. The mutex is locked before the gate is passed and before any bucket's lock, so its holder
 //      may flush, and stop the writers.
 //
@@ -62,12 +62,13 @@ class PendingSets {
     return key.size() <= PendingList::kKeyMax && !space_.gate().IsHeld(hash) && (list_.MayHold(hash) || index_.MayHold(hash));
   }
 
-  // Makes a Set pending. A thread that finds the list full flushes it first, so that an error does
-  // not concern its own Set. Starts again if another thread holds the key once it is in the list.
+  // Makes a Set pending. A thread that finds the list full flushes it first, so that an error never
+  // belongs to its own Set. Starts again if another thread holds the key once it is in the list.
   // REQUIRES: ShouldWait was true
   Status Set(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value);
 
-  // Flush all pending Sets; or all if one of them may have this hash. On error some stay pending.
+  // These flush all pending Sets: always, or only if one of them may have this hash. On error some
+  // stay pending.
   HAKO_INLINE Status Flush() { return list_.IsEmpty() ? absl::OkStatus() : FlushSlowly({}); }
   HAKO_INLINE Status Flush(std::uint64_t hash) { return list_.MayHold(hash) ? FlushSlowly(hash) : absl::OkStatus(); }
 
@@ -92,7 +93,7 @@ class PendingSets {
   }
 
  private:
-  // A forked child may have the mutex locked, and not the thread that has locked it.
+  // In a forked child the mutex may be locked by a thread that the child does not have.
   [[gnu::noinline]] Status FlushSlowly(std::optional<std::uint64_t> hash) HAKO_TRY {
     if (writers_.IsInherited()) [[unlikely]]
       return writers_.CheckOpen();
@@ -107,7 +108,7 @@ class PendingSets {
   BucketIndex<Space>& index_;
   Writers& writers_;
   sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kMaintenanceLocks) ABSL_ACQUIRED_BEFORE(kBucketLocks);
-  PendingList list_;  // changed with mutex_ held; IsEmpty and MayHold read it without
+  PendingList list_;  // changed with mutex_ held; IsEmpty and MayHold read it without the mutex
 };
 
 template <class Space, class ActionT>

@@ -1,9 +1,9 @@
 // The records of one synchronized state of a HashDBM, for a reader that scans the file while newer
 // states are made durable.
 //
-// Stamps alone do not suffice: they store epochs in a few bits (format/stamp.h), and a long copy
-// outlasts their period. So while a state is pinned each of its blocks keeps its content, except
-// its stamp, and two bits per block decide:
+// Stamps alone do not suffice, because they store an epoch in a few bits (format/stamp.h) and a
+// copy may take longer than the period of these bits. So while a state is pinned each of its blocks
+// keeps its content, except its stamp, and two bits per block decide:
 //   handed out   a writer has taken the block since: it was not part of the state
 //   released     the block was part of the state, was retired since, and its stamp now says free
 //
@@ -24,7 +24,7 @@
 
 namespace hako::hash {
 
-// A set of handles below `end`, one bit each; memory is used only for the parts that have any.
+// A set of handles below `end`, one bit each; only parts with handles take memory.
 class HandleSet {
  public:
   static StatusOr<HandleSet> Create(std::uint64_t end) {

@@ -7,10 +7,12 @@
 // Invariants
 //   1. Bytes that were read stay in the thread's buffer, or in the Ahead that read them, until the
 //      thread reads another record.
-//   2. A record is live once it is written: writes of a killed process do not count. Only one that
-//      is written ahead of its publication is unborn until EndPut.
-//   3. No more than kPiece bytes of a record to be written are in memory beside the caller's.
-//   4. A writer notes each move of an entry before anything reveals it (hash/scan_tracker.h).
+//   2. A record is live once it is written: writes of a killed process do not count. Only a record
+//      that is written before it is published is unborn until EndPut.
+//   3. When a record is written, at most kPiece bytes of it are in memory in addition to the
+//      caller's.
+//   4. A writer reports each move of an entry to the tracker before anything reveals the move
+//      (hash/scan_tracker.h).
 //   5. The first failed write poisons the heap.
 //
 // Thread-safe.
@@ -71,8 +73,8 @@ class PositionalRecords : public HeapFile<FileT> {
     if constexpr (kReadsAhead) ahead.Read(extents_->file());
   }
   bool IsDirect() const { return block_ > 1; }
-  // How many records that are read together stay in the cache of the file, where later single reads
-  // are cheap; 0 without a cache.
+  // Returns how many records that are read together stay in the cache of the file, so that later
+  // single reads are cheap; 0 without a cache.
   std::uint64_t CachedRecords() const {
     if constexpr (requires { extents_->file().cache_bytes(); })
       return extents_->file().cache_bytes() / std::max<std::uint64_t>(guess_.Get(), block_);
@@ -149,19 +151,20 @@ class PositionalRecords : public HeapFile<FileT> {
     return format::Stamp(bits);
   }
   // Writes a record into a block that no entry names yet. Direct I/O writes the whole block, so that
-  // nothing has to be read first. The check of a StoredValue is known only once it has been read:
-  // then the head is written again.
+  // nothing has to be read first. The check of a StoredValue is known only after the value was
+  // read, so then the head is written again.
   template <class V>
   Status Put(OwnedScratch& buffer, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key, V&& value);
   static void PutShort(std::uint32_t, std::uint64_t, std::string_view, std::string_view) {}
-  // Makes a record live that was written ahead of its publication.
+  // Makes a record live that was written before it is published.
   Status EndPut(std::uint32_t handle) {
     StoreStamp(handle, stamps().live);
     return this->Health();
   }
 
-  // Where in the rest of a chunk a block of `bytes` goes. In direct I/O a block that fits into one
-  // place unit does not cross the end of one; a larger one starts at a boundary.
+  // Where in the rest of a chunk a block of `bytes` goes. With direct I/O, a block that fits into
+  // one place unit does not cross the end of a place unit, and a larger block begins at the start
+  // of one.
   std::uint64_t PlaceIn(const ChunkRest& chunk, std::uint64_t bytes) const {
     const std::uint64_t within = chunk.next & (place_unit_ - 1);
     const bool fits = within == 0 || within + bytes <= place_unit_;
@@ -173,7 +176,7 @@ class PositionalRecords : public HeapFile<FileT> {
   static constexpr std::uint64_t kPiece = 1 << 20;    // bytes written at once
   static constexpr std::uint64_t kDevicePage = 4096;  // what most devices read at once
 
-  // Whether stamps stay as a crash left them.
+  // Whether stamps stay as a crash has left them.
   HAKO_INLINE bool KeepsStamps() const { return !extents_->file().IsWritable(); }
   // How many bytes to read of a record of unknown size. Too many cost little; too few cost a second
   // access.
@@ -244,7 +247,7 @@ Match PositionalRecords<FileT>::TryFetch(std::uint32_t handle, std::string_view 
   return Match::kYes;
 }
 
-// The device may have failed, perhaps only briefly.
+// The device may have failed, perhaps only for a moment.
 template <File FileT>
 Status PositionalRecords<FileT>::DamageAt(std::uint32_t handle) const {
   Head head;

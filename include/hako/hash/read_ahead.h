@@ -1,8 +1,9 @@
 // Records of a file that is not mapped, read together before they are used one by one.
 //
-// Each record's bytes are handed out once, and are valid as long as the object. They are as old as
-// Read, so the caller either tolerates that or holds a lock that keeps the record from changing. An
-// object serves reads of the thread that made it, which find it through a thread-local pointer.
+// The bytes of each record are returned once, and are valid as long as the object. They were read
+// by Read, so the caller either tolerates older bytes or holds a lock that keeps the record from
+// changing. An object serves the reads of the thread that made it. They find the object by a
+// thread-local pointer.
 #pragma once
 
 #include <array>
@@ -70,7 +71,7 @@ class ReadAhead {
 
   static inline constinit thread_local ReadAhead* current_ = nullptr;
 
-  ReadAhead* const before_;  // of a thread that uses another database while it uses this one
+  ReadAhead* const before_;  // the previous object of the thread, which uses another database while it uses this one
   // The thread's buffer, unless it is in use already.
   OwnedScratch own_room_;
   ScratchBuffer& room_ = before_ == nullptr ? ThreadScratch<ReadAhead>::Get() : own_room_;

@@ -4,9 +4,10 @@
 // Small blocks do not count: after a synchronization the first store to each page takes
 // microseconds, which is little for a large record but ten times the update of a small one.
 //
-// `live_bytes()` arguments return the bytes of the file that are in use and do not wait.
+// The arguments `live_bytes` are functions that return the number of bytes of the file that are in
+// use and do not wait.
 //
-// Thread-safe, except Start, which is called before all else.
+// Thread-safe, except Start, which is called first.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@ namespace hako::hash {
 
 class Reclaimer {
  public:
-  // `ask` arranges a synchronization followed by End and returns true, or returns false. Its caller
-  // holds a bucket's lock, so it must neither wait nor retire blocks.
+  // `ask` arranges a synchronization followed by End and returns true, or returns false. The thread
+  // that calls `ask` has a bucket locked, so `ask` must neither wait nor retire blocks.
   struct Call {
     bool (*ask)(void* context) = nullptr;
     void* context = nullptr;
@@ -35,7 +36,7 @@ class Reclaimer {
   }
   void End() { is_asking_.store(false, std::memory_order_release); }
 
-  // A large block waits from now on.
+  // Adds a large block that waits from now on.
   template <class LiveBytes>
   void Add(std::uint64_t bytes, LiveBytes&& live_bytes) {
     waiting_.fetch_add(bytes, std::memory_order_relaxed);
@@ -73,7 +74,7 @@ class Reclaimer {
   static constexpr int kPauses = 10;          // of 1 ms each
 
   std::atomic<std::uint64_t> waiting_{0};  // bytes of large blocks retired in this epoch
-  std::atomic<std::uint64_t> closing_{0};  // the same, of the epoch that is becoming durable
+  std::atomic<std::uint64_t> closing_{0};  // the same for the epoch that is becoming durable
   std::atomic<bool> is_asking_{false};     // a synchronization was requested
   std::uint64_t least_ = 0;
   Call call_;

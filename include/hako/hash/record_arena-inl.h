@@ -70,10 +70,10 @@ inline std::uint32_t RecordArena::WriteAhead(WriterState& writer, std::uint64_t,
   return handle;
 }
 
-// Takes a block that was in use, or divides a larger one where much memory is free. First records that are
-// not used much are evicted, until there is one of the size or a larger one to divide. If these do not leave
-// one, or if much memory is free in smaller blocks, all records of a part of the arena are evicted, so that
-// it becomes a run.
+// Takes a block that was in use, or divides a larger one where much memory is free. First evicts
+// records that are not used much, until there is a free block of the size, or a larger one to
+// divide. If there is none, or if much memory is free in smaller blocks, evicts all records of a
+// part of the arena, which then becomes a run.
 [[gnu::noinline]] inline std::uint32_t RecordArena::CarveByEviction(WriterState& writer, unsigned size_class, Status* error) {
   static constexpr unsigned kWanted = 24, kRounds = 8;
   const std::uint64_t end = arena_->end();
@@ -102,8 +102,8 @@ inline std::uint32_t RecordArena::WriteAhead(WriterState& writer, std::uint64_t,
   return 0;
 }
 
-// Evicts the records of the next part of the arena; `chooses`: or of one of the next parts, of that which
-// has most free bytes. Returns its size.
+// Evicts the records of the next part of the arena or, with `chooses`, of the one among the next
+// parts that has most free bytes. Returns the size of the part.
 inline std::uint64_t RecordArena::EvictNextWindow(WriterState& writer, bool chooses) {
   static constexpr unsigned kCandidates = 16;
   const std::uint64_t end = arena_->end();
@@ -136,9 +136,9 @@ inline std::uint32_t RecordArena::TakeFreed(WriterState& writer, unsigned size_c
 }
 
 // While the arena has room, its limit is lowered by the memory that the index takes. Later the index gets
-// memory that the arena has returned to the system. Home lines can wait for it: the table continues with
-// longer chains. An overflow line cannot, because the update would fail, so one extent is returned in
-// advance. The next writer that inserts a record returns the missing memory.
+// memory that the arena has returned to the system. Home lines can wait for this memory: the table
+// continues with longer chains. An overflow line cannot, because the update would fail, so one
+// extent is returned in advance. The next writer that inserts a record returns the missing memory.
 inline StatusOr<std::uint64_t> RecordArena::TakeIndexExtent(std::uint64_t bytes, IndexExtent kind) {
   const bool is_overflow = kind == IndexExtent::kOverflowLines;
   const std::uint64_t with_bits = bytes + bytes / LineUses::kLinesPerByte;
@@ -172,8 +172,8 @@ inline void RecordArena::ReserveExtents(WriterState& writer) {
   }
 }
 
-// Returns extents to the system, the last ones that records and free blocks fill which no thread holds.
-// Returns their bytes.
+// Returns extents to the system: the last ones that consist of records and of free blocks that no
+// thread holds. Returns the number of their bytes.
 inline std::uint64_t RecordArena::ReturnExtents(WriterState& writer, std::uint64_t asked) {
   const Part part = limit_->NextReturned(arena_->end());
   const RecordWindows windows = Survey(writer, part, part);

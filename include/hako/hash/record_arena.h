@@ -55,7 +55,7 @@ class RecordArena {
     std::uint64_t failed_searches = 0;        // of the limit, when the thread gave its free blocks back
   };
 
-  // Made: RecordArena, or a class derived from it that has its constructor.
+  // Made is RecordArena or a derived class with the same constructor.
   template <class Made = RecordArena>
   static StatusOr<std::unique_ptr<Made>> Create(int align_pow, std::uint64_t seed, const Capacity& capacity = {}) {
     std::uint64_t bytes = std::uint64_t{1} << (32 + align_pow);
@@ -76,11 +76,12 @@ class RecordArena {
   HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, seed_); }
   void NoteMove(std::uint32_t, std::uint32_t) {}
 
-  // The index shares the arena, unless there is a limit: between its extents there would be no room for
-  // large records.
+  // The index shares the arena, unless there is a limit. With a limit, the extents of the index
+  // would leave no room between them for large records.
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent kind);
-  // Where there is a limit: visit(handle, hash) for the blocks that begin in the part, in use or free. It returns
-  // whether the index names the block. prefetch(hash) comes a little earlier.
+  // Where there is a limit: visit(handle, hash) for the blocks that begin in the part, in use or
+  // free. `visit` returns whether the index names the block. prefetch(hash) is called a little
+  // earlier.
   template <class P, class F>
   void ForEachBlockIn(Part part, P&& prefetch, F&& visit) const;
   void ReserveExtents(WriterState& writer);
@@ -285,8 +286,8 @@ class RecordArena {
         seed_(seed) {}
 
  private:
-  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
-  // The last extent within a limit, and the bits of its lines.
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer values need a current version
+  // Memory kept for the last extent of the index within a limit, and for the use bits of its lines.
   static constexpr std::uint64_t kKeptForIndex =
       storage::Arena::kExtentAlignment + storage::Arena::kExtentAlignment / LineUses::kLinesPerByte;
 
@@ -381,7 +382,7 @@ class RecordArena {
   std::uint64_t byte_limit() const { return limit_ != nullptr ? limit_->capacity().bytes : 0; }  // 0 = none
   // Of a thread, at most.
   std::uint64_t ChunkBytes() const { return byte_limit() == 0 ? FreeBlockPool::kRegion : limit_->ChunkBytes(); }
-  // Whether this error of an allocation is that of the limit.
+  // Whether an allocation failed with this error because of the limit.
   bool MayEvict(const Status& error) const { return byte_limit() != 0 && absl::IsResourceExhausted(error); }
   std::uint32_t CarveByEviction(WriterState& writer, unsigned size_class, Status* error);
   std::uint64_t EvictNextWindow(WriterState& writer, bool chooses);
@@ -399,7 +400,7 @@ class RecordArena {
   std::uint32_t CarveLarge(WriterState& writer, unsigned size_class, Status* error);
   std::uint32_t CarveWindow(WriterState& writer, unsigned size_class);
   RecordWindows Survey(WriterState& writer, Part section, Part least);
-  static constexpr std::uint64_t kMovedOf = 4;  // at most this part of a window is moved out of it
+  static constexpr std::uint64_t kMovedOf = 4;  // at most one of this many bytes of a window is moved out of it
   std::optional<Part> EmptyWindow(WriterState& writer, std::uint64_t bytes);
   ChunkRest MakeRoomToMove(WriterState& writer, RecordWindows* windows, const RecordWindows::Window& window, unsigned levels);
   void EvictWindow(WriterState& writer, Part window, ChunkRest room);
@@ -434,7 +435,7 @@ class RecordArena {
   unsigned shift_;
   std::uint64_t seed_;
   std::atomic<std::uint64_t> index_bytes_{0};
-  std::atomic<std::uint64_t> holes_{0};          // bytes of the arena that the index has instead
+  std::atomic<std::uint64_t> holes_{0};          // bytes of the arena that were returned in favour of the index
   std::atomic<std::uint64_t> applied_index_{0};  // see dbm/write_batch.h
   sync::WriteGate gate_;
 };

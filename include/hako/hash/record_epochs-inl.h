@@ -83,7 +83,7 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_
       [&](std::uint32_t handle) {
         if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
         if (evacuating && victims_.HoldBlock(handle, size_class)) return;
-        if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it, or its extent is damaged
+        if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest will find the block, or its extent is damaged
         if (Records::kStampsLate) return pool_->Push(writer.free, FreeBlockPool::kUnstamped + size_class, handle);
         StoreStamp(handle, stamps().free);
         FreeStamped(writer, handle, size_class);
@@ -98,14 +98,14 @@ std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
   std::vector<std::uint32_t> handles;
   (void)pool_->Drain(chain, [&](std::uint32_t handle) {
     if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
-    // If there is no memory for the list, the block is forgotten: lost space, not lost data.
+    // If there is no memory for the list, the block is forgotten: its space is lost, but no data.
     if (IsFrozen(handle) || !TryPushBack(handles, handle)) StoreStamp(handle, stamps().free);
   });
   StampFree(std::span(handles));
   return handles;
 }
 
-// In small steps, so that a closing gate does not wait long.
+// Works in small steps, so that a thread that closes the gate does not wait long.
 template <File FileT>
 template <class AsWriter>
 void RecordHeap<FileT>::FreeSlowly(WriterState& writer, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer) {
@@ -117,7 +117,8 @@ void RecordHeap<FileT>::FreeSlowly(WriterState& writer, unsigned size_class, std
   }
 }
 
-// Stamps in file order, and reads the next blocks together into the file's cache.
+// Stamps the blocks in the order of the file, and reads the next blocks together into the file's
+// cache.
 template <File FileT>
 void RecordHeap<FileT>::StampFree(std::span<std::uint32_t> handles) {
   std::ranges::sort(handles);
@@ -175,7 +176,7 @@ void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
   const std::size_t before = waiting.size();
   (void)pool_->Drain(chain, [&](std::uint32_t handle) {
     pinned_->released.Add(handle);
-    // If there is no memory for the list: lost space, not lost data.
+    // If there is no memory for the list, the space is lost, but no data.
     if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);
   });
   std::atomic_thread_fence(std::memory_order_release);

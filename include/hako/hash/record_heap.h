@@ -1,19 +1,19 @@
 // Records in a file: the space of HashDBM (hash/record_space.h).
 //
 // A record is written once and never changed. An update writes a new record, publishes it and
-// retires the old block. Stamps (format/stamp.h) decide which blocks are free after a crash. How a
-// record is read, written, checked and stamped is up to Records; which block is free, and when one
-// may be used again, is decided here.
+// retires the old block. Stamps (format/stamp.h) decide which blocks are free after a crash.
+// Records determines how a record is read, written, checked and stamped; this class decides which
+// blocks are free and when a block may be used again.
 //
 // Invariants
 //   1. The sync rule: a block of the last synced state is neither written (except its stamp) nor
 //      handed out before the next synchronization is durable. Until then it waits.
 //   2. A block born in the current epoch is free as soon as it is retired.
-//   3. The stamp of a retired block is replaced long before epochs wrap and it would mean a later
+//   3. The stamp of a retired block is replaced long before epochs wrap, when it would mean a later
 //      epoch. In a mapped file: at the next synchronization, at the next Open, or, after a process
-//      kill, by the harvest, which each synchronization advances. In any other file a stamp costs a
-//      device access and most small blocks are soon written again, so a small block is stamped only
-//      if it is still free, within 256 synchronizations.
+//      kill, by the harvest, which each synchronization advances. In any other file a stamp costs
+//      an access to the device, and most small blocks are soon written again. So there a small
+//      block is stamped within 256 synchronizations, and only if it is still free.
 //   4. While a state is pinned (hash/pinned_state.h), none of its blocks is written, except its
 //      stamp, or handed out.
 //
@@ -96,7 +96,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   struct WriterState : sync::WriterState {
     FreeBlockPool::Cache free;
     ChunkRest chunk;
-    // Bytes of the blocks that it retired in this epoch, which wait for the epoch's end.
+    // Bytes of the blocks that the writer has retired in this epoch and that wait for its end.
     std::uint64_t waiting_bytes = 0;
     // Where a record is assembled for a file that is not mapped.
     OwnedScratch write_buffer;
@@ -119,9 +119,9 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const;
   StatusOr<RecordView> View(WriterState& writer, std::uint32_t handle) const;
   std::uint32_t Write(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
-  // Write for a long value, while the caller is no writer (sync/write_gate.h) and holds no lock:
-  // epochs may close and other threads continue meanwhile. The record is unborn until EndAhead,
-  // which the caller calls as a writer before it publishes the record or gives it back.
+  // As Write, for a long value, while the caller is not a writer (sync/write_gate.h) and holds no
+  // lock: meanwhile epochs may close and other threads continue. The record is unborn until
+  // EndAhead, which the caller calls as a writer before it publishes the record or gives it back.
   // `value` is a std::string_view or a StoredValue.
   template <class Value>
   std::uint32_t WriteAhead(WriterState& writer, std::uint64_t key_hash, std::string_view key, Value&& value, Status* error);
@@ -132,15 +132,15 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
     return this->EndPut(handle);
   }
   bool Overwrite(std::uint32_t, const format::Lengths&, std::string_view, std::string_view) { return false; }
-  // An entry names the block, or will: makes it live, regardless of the stamp that a dead process
-  // left.
+  // Makes a block live that an entry names or will name, regardless of the stamp that a dead
+  // process has left.
   void Revive(std::uint32_t handle);
   void Revive(std::uint32_t handle, format::Stamp stamp) {
     if (!stamp.IsLive()) StoreStamp(handle, format::Revive(stamp, {epochs().durable, first_epoch_}));
   }
-  // A small block that becomes free stays with the thread. A large one is shared at once, but only
-  // after no entry names it: if the process is killed before that, the record is live again. So the
-  // engine calls ReleaseFreed after it has changed the entry.
+  // A small block that becomes free stays with the thread. A large block is shared at once, but
+  // only when no entry names it any more: if the process is killed before that, the record is live
+  // again. So the engine calls ReleaseFreed after it has changed the entry.
   void Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths);
   HAKO_INLINE void ReleaseFreed(WriterState& writer) {
     if (writer.freed != 0) [[unlikely]]
@@ -173,7 +173,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   struct ClosedEpoch {
     std::uint64_t epoch;
     std::uint64_t tail;
-    log::Position log_end;          // has all updates of the epoch
+    log::Position log_end;          // the log up to here has all updates of the epoch
     FreeBlockPool::Chains waiting;  // free once the epoch is durable, by size class
     std::uint32_t unstamped;        // a chain of free blocks, see ReleaseUnstamped
     bool has_all_retired;           // `waiting` has every block that was retired up to its end
@@ -186,8 +186,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // as a writer with this state.
   template <class AsWriter>
   void ReleaseWaiting(WriterState& writer, ClosedEpoch& closed, AsWriter&& as_writer);
-  // Stamps the free blocks of one size class that were not stamped when released; each epoch takes
-  // the next class.
+  // Stamps the free blocks of one size class that were not stamped when they were released. Each
+  // epoch takes the next class.
   template <class AsWriter>
   void ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer) {
     static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
@@ -216,7 +216,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // ---- for recovery ----
   // Stamps a dead record as free, so that no later recovery restores it.
   void Bury(std::uint32_t handle) { StoreStamp(handle, stamps().free); }
-  // Retires a record in the name of the process that was killed, if that left it live.
+  // Retires a record in place of the process that was killed, if that process has left it live.
   void RetireLate(std::uint32_t handle) {
     if (IsPlace(OffsetOf(handle))) StoreStamp(handle, format::RetireLate(LoadStamp(handle), {epochs().durable, first_epoch_ - 1}));
   }
@@ -278,7 +278,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // state nor any other; otherwise frees only the space that was held back. REQUIRES: writers kept out
   void EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied);
   void ReleaseChunk(WriterState& mover) { pool_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
-  // The mover's retired blocks wait with those of writers; its unused ones become free.
+  // The blocks that the mover has retired wait with those of writers; its unused blocks become
+  // free.
   void ReleaseMover(WriterState& mover) {
     ReleaseChunk(mover);
     pool_->Flush(mover.free, 0, FreeBlockPool::kLists);
@@ -328,8 +329,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   HAKO_INLINE std::uint32_t Carve(WriterState& writer, unsigned size_class);
   // Takes a block of any size from free space, else from a new extent; 0 with an error.
   [[gnu::noinline]] std::uint32_t CarveSlowly(WriterState& writer, unsigned size_class, Status* error);
-  // Whether the run overlaps the index. A record with a damaged length can make index bytes look
-  // free.
+  // Whether the run overlaps the index: a record with a damaged length can make bytes of the index
+  // look free.
   bool IndexHas(Run run) const { return run.bytes() != 0 && extents_->IndexHas({run.begin, run.bytes()}); }
   std::uint32_t CutSmall(WriterState& writer, unsigned size_class);
   // Takes the space that a harvest finds.
@@ -346,7 +347,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   [[gnu::noinline]] void WaitLarge(std::uint64_t bytes) {
     reclaimer_.Add(bytes, [this] { return AllLive(); });
   }
-  // Free blocks in threads' caches and small blocks that wait count as live here.
+  // Here free blocks in the caches of threads, and small blocks that wait, count as live.
   std::uint64_t AllLive() const {
     const std::uint64_t index = this->index_is_in_memory() ? 0 : this->index_bytes();
     const std::uint64_t others = reclaimer_.waiting_bytes() + index + extents_->free_extent_bytes() + pool_->free_bytes(),
@@ -366,9 +367,9 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   const std::unique_ptr<FreeBlockPool> pool_;
   Reclaimer reclaimer_;
   Victims victims_;
-  // Of this opening. After a process kill no update is of this epoch, but what Revive makes live:
-  // a block born in the current epoch is free as soon as its record is removed, and the harvest
-  // would find it a second time.
+  // The epoch of this opening. After a process kill this epoch has no updates, only what Revive
+  // makes live. Otherwise a block born in the current epoch would be free as soon as its record is
+  // removed, and the harvest would find it a second time.
   const std::uint64_t first_epoch_;
   HeapHarvest<FileT> harvest_;
   Sweep sweep_;

@@ -4,22 +4,24 @@
 //
 // Policy. The hand goes over the table in the order of the buckets, 16 of them at a time, and evicts a
 // sixteenth of their records. A record is new until the hand finds that it was used; from then on it is kept.
-// Where more than a quarter of the records are new, new ones that were not used go, else kept ones that
-// were not used since the hand was there. So a scan of any length evicts its own records, and a
-// popular record stays if it is used between two rounds of the hand. The idea is that of S3-FIFO (Yang et
-// al., SOSP 2023) and SIEVE (Zhang et al., NSDI 2024), with the order of the buckets in place of that of
-// insertions, which would take 4 to 16 bytes a record.
-// benchmark/eviction_simulator.cc compares the hit ratios.
+// If more than a quarter of the records are new, the hand evicts new records that were not used;
+// otherwise it evicts kept records that were not used since its last visit. So a scan of any length
+// evicts its own records, and a popular record stays if it is used between two rounds of the hand.
+// The idea comes from S3-FIFO (Yang et al., SOSP 2023) and SIEVE (Zhang et al., NSDI 2024). Here
+// the order of the buckets takes the place of the order of insertions, which would need 4 to 16
+// bytes a record. benchmark/eviction_simulator.cc compares the hit ratios.
 //
 // Invariants
 //   1. The arena never takes more than its part of Capacity::bytes. The rest is for memory outside
 //      the arena: use bits, magazines, writer states, tables.
-//   2. A record is evicted as Remove removes it: its bucket is locked, the removal is logged first. The
-//      bucket's lock is only tried, so a thread may evict whatever it has locked itself.
-//   3. An extent for the index is emptied only if no record and no free block in it belongs to a thread,
-//      so that a search for one that is free evicts nothing.
-//   4. As many records are evicted as were inserted, at most: an eviction costs a constant time for each
-//      update, on average. One update may evict many, if it needs a block of another size than they had.
+//   2. A record is evicted as Remove removes it: its bucket is locked, and the removal is logged
+//      first. The evicting thread only tries to lock the bucket, so it may evict while it has
+//      buckets locked itself.
+//   3. An extent is emptied for the index only if no record and no free block in it belongs to a
+//      thread. So a search that finds no such extent has evicted nothing.
+//   4. At most as many records are evicted as were inserted, so on average evictions cost each
+//      update a constant time. A single update may evict many records if it needs a block of
+//      another size.
 //   5. A block above FreeBlockPool::kSmallMax needs a run of bytes. If there is none, one window of the arena is
 //      emptied (hash/record_room-inl.h). It is as long as the block, at least WindowBytes. Records of a
 //      quarter of this length more may be evicted, for the used records that are moved out of the window, and
@@ -41,13 +43,13 @@
 
 namespace hako::hash {
 
-// Memory for an extent of the index that the arena has returned before it is needed, as a thread that
-// needs it cannot evict.
+// Memory for an extent of the index. The arena returns it before it is needed, because the thread
+// that needs it cannot evict.
 class SpareExtent {
  public:
   bool IsAsked() const { return asked_.load(std::memory_order_relaxed) != 0; }
   void Ask(std::uint64_t bytes) { asked_.store(bytes, std::memory_order_relaxed); }
-  // The bytes to offer; 0 = none, or another thread has taken the task.
+  // Returns the bytes to offer; 0 = none, or another thread does it.
   std::uint64_t TakeAsked() { return asked_.exchange(0, std::memory_order_relaxed); }
   void Offer(std::uint64_t bytes) { offered_.fetch_add(bytes); }
   // False: there is less.
@@ -73,7 +75,7 @@ struct Part {
 class OwnBuckets {
  public:
   virtual bool Has(std::uint64_t index) const = 0;
-  virtual bool Names(std::uint32_t handle) const = 0;  // as a record that is to be changed
+  virtual bool Names(std::uint32_t handle) const = 0;  // whether the thread is going to change this record
   virtual void MarkChanged() = 0;
 
  protected:
@@ -83,7 +85,8 @@ class OwnBuckets {
 class RecordLimit : public sync::CacheLimit {
  public:
   static constexpr std::uint64_t kUnit = 64 << 10;  // of the memory of arenas
-  // Copies a record to another block: its handle, or 0 if the record is to be evicted.
+  // Copies a record to another block and returns the handle of that; 0 if the record is to be
+  // evicted.
   using Mover = FunctionRef<std::uint32_t(std::uint32_t handle)>;
   using Surveyor = FunctionRef<void(std::uint32_t handle, bool is_used)>;
   using WriterVisitor = FunctionRef<void(sync::WriterState&)>;
@@ -103,10 +106,11 @@ class RecordLimit : public sync::CacheLimit {
   RecordLimit(const Capacity& capacity, const LineUses& uses) : CacheLimit(capacity), uses_(uses) {}
 
   static constexpr std::uint64_t kBeside = 32 << 10;  // for the objects of a database and of its first thread
-  // How much of the capacity an arena may take, and space before the first extent that is not used.
+  // How much of the capacity an arena may take, and how much space before the first extent is not
+  // used.
   static std::uint64_t ArenaBytes(std::uint64_t capacity_bytes) { return capacity_bytes - kBeside - capacity_bytes / 128 + kUnit; }
-  // Bytes of free blocks that a magazine may have, and that a chunk may have: the less memory there is,
-  // and the more threads write, the less of it may wait in a thread.
+  // How many bytes of free blocks a magazine or a chunk may have. The less memory there is and the
+  // more threads write, the less may wait in each thread.
   static std::uint64_t MagazineBytes(std::uint64_t capacity_bytes) {
     return std::clamp<std::uint64_t>(capacity_bytes / 2048, 1 << 10, 32 << 10);
   }
@@ -130,7 +134,8 @@ class RecordLimit : public sync::CacheLimit {
     if (writers_.for_each != nullptr) writers_.for_each(writers_.database, visit);
   }
 
-  // Of a part of the arena that is emptied: a 64th of it, or 512 KiB, as other threads wait meanwhile.
+  // Size of a part of the arena that is emptied: a 64th of the arena, but at most 512 KiB, because
+  // other threads wait meanwhile.
   static std::uint64_t WindowBytes(std::uint64_t end) { return std::min<std::uint64_t>(end / 64, 512 << 10); }
   // The next part of the arena to be emptied for small records.
   Part NextWindow(std::uint64_t end) {
@@ -158,7 +163,7 @@ class RecordLimit : public sync::CacheLimit {
   }
   void EndReturned(Part part) { returned_.store(part.begin, std::memory_order_relaxed); }
 
-  // The large records that were stored last, as far as they have a quarter of the memory. 0 = none
+  // The large records that were stored last, up to a quarter of the memory; 0 = none.
   static constexpr std::size_t kNewest = 16;
   void NoteLarge(std::uint32_t handle, std::uint64_t bytes) {
     const std::uint64_t number = num_large_.fetch_add(1, std::memory_order_relaxed);
@@ -179,11 +184,12 @@ class RecordLimit : public sync::CacheLimit {
 
   SpareExtent& overflow_extent() { return overflow_extent_; }
   SpareExtent& home_extent() { return home_extent_; }
-  // The memory beside the arena has grown beyond its part of the limit. The returned extent is never offered.
+  // Call this when the memory beside the arena has grown beyond its part of the limit. The returned
+  // extent is never offered.
   SpareExtent& excess_extent() { return excess_extent_; }
   bool IsExtentAsked() const { return overflow_extent_.IsAsked() || home_extent_.IsAsked() || excess_extent_.IsAsked(); }
-  // After a search for an extent that found none, threads give their free blocks back, and search again
-  // after a number of insertions. The number of failed searches:
+  // Returns the number of searches for an extent that have found none. After such a search, threads
+  // give their free blocks back, and search again after a number of insertions.
   std::uint64_t failed_searches() const { return failed_searches_.load(std::memory_order_relaxed); }
   void NoteFailedSearch(std::uint64_t insertions) {
     failed_searches_.fetch_add(1, std::memory_order_relaxed);

@@ -13,9 +13,9 @@
 
 namespace hako::hash {
 
-// Single records are evicted as long as most are large, so that the order of their use decides. If no window
-// can be emptied because other threads have free blocks in all of them, or take its blocks meanwhile, they
-// are kept out the next time.
+// As long as most records are large, single records are evicted, so that the order of their use
+// decides. If no window can be emptied because other threads have or take free blocks in it, these
+// threads are kept out the next time.
 [[gnu::noinline]] inline std::uint32_t RecordArena::CarveLarge(WriterState& writer, unsigned size_class, Status* error) {
   static constexpr unsigned kRounds = 8, kTries = 16, kPatience = 90;
   writer.AssertBusy();
@@ -70,8 +70,8 @@ inline std::uint32_t RecordArena::CarveWindow(WriterState& writer, unsigned size
   return handle;
 }
 
-// Adds the records and the free bytes of a section: those of `least`, a part of it, and those around as long as
-// there are not many records.
+// Adds the records and the free bytes of `least`, a part of the section, and of the space around it
+// in the section until there are many records.
 inline RecordWindows RecordArena::Survey(WriterState& writer, Part section, Part least) {
   static constexpr unsigned kMost = 40'000;  // takes 4 to 8 ms
   pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
@@ -97,7 +97,8 @@ inline RecordWindows RecordArena::Survey(WriterState& writer, Part section, Part
   return windows;
 }
 
-// Empties the window of the next sections that costs least. nullopt, and nothing is evicted, if there is none.
+// Empties the cheapest window of the next sections. Returns nullopt, and evicts nothing, if there
+// is none.
 inline std::optional<Part> RecordArena::EmptyWindow(WriterState& writer, std::uint64_t bytes) {
   static constexpr std::uint64_t kUnit = RecordLimit::kUnit, kWindows = 8;
   const std::uint64_t end = arena_->end() / kUnit * kUnit;
@@ -117,8 +118,9 @@ inline std::optional<Part> RecordArena::EmptyWindow(WriterState& writer, std::ui
   return std::nullopt;
 }
 
-// Takes a run for the records that are moved out of a window, at most a quarter of its size. It is a smaller
-// window, whose records that were used are moved too. `levels`: of smaller windows; those of the last are evicted.
+// Takes a run for the records that are moved out of a window, at most a quarter of its size. The
+// run is a smaller window, whose used records are moved, too. `levels`: number of such smaller
+// windows; the records of the last one are evicted.
 inline ChunkRest RecordArena::MakeRoomToMove(WriterState& writer, RecordWindows* windows, const RecordWindows::Window& window,
                                              unsigned levels) {
   if (window.moved == 0 || levels == 0) return {};

@@ -68,12 +68,12 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
   { s.NoteMove(handle, handle) } -> std::same_as<void>;
   { s.KeyHash(bytes) } -> std::same_as<std::uint64_t>;
 
-  // Fast paths for short records (format/record_format.h). A refusal (false, 0 or nullopt) means
-  // that nothing was done. `head` is the record's first 8 bytes.
+  // Fast paths for short records (format/record_format.h). If such a call returns false, 0 or
+  // nullopt, it has done nothing. `head` is the record's first 8 bytes.
   { s.MatchShort(handle, bytes, &head) } -> std::same_as<bool>;
   { s.ViewShort(handle, head, n) } -> std::same_as<std::optional<std::string_view>>;  // its value
   { s.WriteShort(writer, n, bytes, bytes) } -> std::same_as<std::uint32_t>;
-  // Takes back a record of Write or WriteShort that was never visible; n = the sizes of key and
+  // Takes back a record of Write or WriteShort that was never visible; n = the lengths of key and
   // value.
   { s.GiveBack(writer, handle, n, n) } -> std::same_as<void>;
   { s.OverwriteShort(handle, head, bytes) } -> std::same_as<bool>;
@@ -97,8 +97,9 @@ concept LimitedRecordSpace = RecordSpace<S> &&
   { s.ReserveExtents(writer) } -> std::same_as<void>;
 };
 
-// A space whose stores survive the process. It makes several changes one step even then, by an
-// intent (format/intent_format.h): a record with an empty key that no entry names.
+// A space whose stores survive the process. Even if the process is killed, several changes are one
+// step by means of an intent (format/intent_format.h): a record with an empty key that no entry
+// names.
 template <class S>
 concept IntentSpace = RecordSpace<S> &&
     requires(S& s, typename S::WriterState& writer, std::uint32_t handle, format::Lengths& lengths, bool has_applied_index, unsigned word) {
@@ -106,11 +107,11 @@ concept IntentSpace = RecordSpace<S> &&
   // which wait for nothing until EndIntent.
   { s.PublishIntent(writer, handle, has_applied_index) } -> std::same_as<unsigned>;
   { s.EndIntent(word) } -> std::same_as<void>;
-  // Retire in two steps: the record's entry has stopped naming it, and an intent says so; the block
-  // may be reused, and no intent names it any more.
+  // Retire in two steps. First: the entry of the record has stopped naming it, as an intent says.
+  // Second: the block may be reused, and no intent names it any more.
   { s.StampRetired(handle) } -> std::same_as<void>;
   { s.FreeRetired(writer, handle, lengths) } -> std::same_as<void>;
-  // Retires a record, if it is live, in the name of the process that was killed.
+  // Retires a record in place of the process that was killed, if the record is live.
   { s.RetireLate(handle) } -> std::same_as<void>;
 };
 

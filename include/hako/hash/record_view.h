@@ -20,7 +20,8 @@ enum class Match {
   kFailed,   // the device failed
 };
 
-// The copy of an optimistic fetch, to be checked once the version has proved current.
+// The copy that an optimistic fetch has made. It is checked once the version turns out to be
+// current.
 struct FetchedCopy {
   const char* value = nullptr;  // where the sink wanted the value; nullptr = nowhere
   std::uint64_t key_size = 0;

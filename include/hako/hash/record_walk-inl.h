@@ -3,10 +3,10 @@
 //
 // A walk goes from block to block, from the beginning of a region or from the end of a large block over it
 // (hash/large_blocks.h). Each block, also a free one, begins with the lengths of the record that it has or had, or
-// of a record of its size. Other bytes can be anything. Of runs the pool knows where they end. Those of a
-// chunk, which belongs to a thread at work, may mislead the walk until the end of the region; but that could not
-// become free anyway. Other bytes are never taken for a record, because the index must name the
-// record.
+// of a record of its size. Other bytes can be anything. The pool knows where a run ends. The bytes
+// of a chunk, which a thread is using, may mislead the walk up to the end of the region, but that
+// region cannot become free anyway. Other bytes are never taken for a record, because the index
+// must name the record.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,8 @@ void RecordArena::ForEachBlockIn(Part part, P&& prefetch, F&& visit) const {
   }
 }
 
-// Visits the blocks that begin in `visited`, a part of one region, from a block in this region or before it on.
+// Visits the blocks that begin in `visited`, a part of one region. Starts at a block in this region
+// or before it.
 template <class P, class F>
 void RecordArena::WalkRegion(std::uint64_t at, Part visited, P&& prefetch, F&& visit) const {
   static constexpr unsigned kAhead = 16;  // memory accesses that overlap
@@ -65,7 +66,8 @@ inline std::uint64_t RecordArena::FirstBlockIn(std::uint64_t region) const {
   return begin <= region && See(begin).block.end > region ? begin : none;
 }
 
-// The size and the key of a block that begins there, as its first bytes tell. Another thread may be writing them.
+// Returns the block that begins there and the hash of its key, according to its first bytes, which
+// another thread may be writing.
 inline RecordArena::SeenBlock RecordArena::See(std::uint64_t begin) const {
   static constexpr std::uint64_t kShortKeyMax = 512;
   const auto handle = HandleAt(begin);
@@ -92,7 +94,7 @@ inline void RecordArena::FreeGap(WriterState& writer, Part gap) {
   pool_->FreeGap(writer.free, {gap.begin, gap.end}, [this](std::uint32_t handle, std::uint64_t bytes) { StoreLengths(handle, bytes); });
 }
 
-// Those of a record of the size.
+// Stores the lengths of a record of this size.
 inline void RecordArena::StoreLengths(std::uint32_t handle, std::uint64_t bytes) {
   char lengths[format::kLengthsMax];
   const std::uint64_t value_size = std::min(bytes - format::LengthsSize(0, bytes), kValueSizeMax);

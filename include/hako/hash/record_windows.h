@@ -1,9 +1,9 @@
 // The choice of a window: the part of the arena that is emptied to make a run for a large record
 // (hash/record_room-inl.h).
 //
-// Scattered records that were evicted in the order of their use would rarely leave a run. So the units of
-// a section of the arena are surveyed, and the window is chosen whose records are worth least and
-// which can become free as a whole.
+// Scattered records that were evicted in the order of their use would rarely leave a run. So the
+// units of a section of the arena are surveyed. Among the windows that can become free as a whole,
+// the one whose records are worth least is chosen.
 #pragma once
 
 #include <algorithm>
@@ -104,7 +104,8 @@ class RecordWindows {
     std::uint64_t moved = 0;
     bool is_excluded = false;
     std::uint64_t cost = 0;
-    // Of the record across the beginning of the unit: its bytes before that, their cost, and the cost of the rest.
+    // The record that crosses the beginning of the unit: its bytes before that, their cost, and the
+    // cost of the rest.
     std::uint64_t before = 0, cost_before = 0, cost_behind = 0;
   };
   static bool IsAvailable(const Unit& unit) { return unit.available >= kUnit && !unit.is_excluded; }

@@ -2,10 +2,10 @@
 // exactly the records of the database. One that fails it can still contradict a stamp that says that
 // a record is live: a stamp has no check, so damage may make a dead record look live.
 //
-// A damaged index has no check of its parts. A bucket of it is believed if all of its entries name
-// records of the state that belong there. An empty one may have been wiped: it is believed if the
-// buckets of its sector are, and one of them has an entry. A bucket may still be an older version of
-// itself, or lack an entry: the caller compares numbers of records.
+// A damaged index has no check of its parts. A bucket is believed if all of its entries name
+// records of the state that belong there. An empty bucket may have been wiped. It is believed if
+// the other buckets of its sector are believed and one of them has an entry. A bucket may still be
+// an older version of itself, or lack an entry: the caller compares numbers of records.
 //
 // Not thread-safe. The report must outlive the object.
 #pragma once
@@ -62,9 +62,9 @@ class SalvagedIndex {
     return shape_.IndexOf(key_hash) == entry.bucket && shape_.TagOf(key_hash, entry.bucket) == entry.tag;
   }
 
-  // Whether the damaged index contradicts that the record is live: the buckets that would name it are
-  // believed, and do not name it. key_hash_at(handle) is the hash of the key of the record of the state
-  // there, nullopt if there is none.
+  // Whether the damaged index contradicts that the record is live: the buckets that would name the
+  // record are believed and do not name it. key_hash_at(handle) is the hash of the key of the
+  // record of the state there, nullopt if there is none.
   template <class KeyHashAt>
   bool Contradicts(std::uint64_t key_hash, std::uint32_t handle, KeyHashAt&& key_hash_at) {
     if (!is_damaged_) return false;
@@ -123,7 +123,8 @@ class SalvagedIndex {
     const auto& [begin, chunk] = *std::prev(next);
     return offset - begin < chunk.bytes ? Place{&chunk, offset - begin} : Place{};
   }
-  // The bucket that all entries belong to; kEmpty without entries, kNoBucket if there is none.
+  // Returns the bucket that all entries belong to; kEmpty if there are no entries, kNoBucket if
+  // there is no such bucket.
   template <class KeyHashAt>
   std::uint64_t OwnerOf(Place place, KeyHashAt& key_hash_at) {
     const auto [known, is_new] = owners_.try_emplace(place.chunk->begin + place.at, kNoBucket);

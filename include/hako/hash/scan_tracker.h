@@ -1,10 +1,10 @@
 // Tracks the records that writers move, remove and add while a scan in file order runs beside them.
 //
-// The scan passes the handles in ascending order. A record ahead of it that is replaced may end up
-// behind it: then it is owed, and shown at the end. A record behind it that is replaced may end up
-// ahead: then it must not be shown again. So a writer notes for each entry the handle that it named
-// and the one that it will name. The tracker keeps the noted handles ahead, which the scan skips,
-// and the owed ones.
+// The scan passes the handles in ascending order. If a record ahead of the scan is replaced, the
+// new one may lie behind it: then the record is owed, and shown at the end. If a record behind the
+// scan is replaced, the new one may lie ahead: then it must not be shown again. So a writer reports
+// (Note) for each entry the handle that it named and the one that it will name. The tracker keeps
+// the noted handles ahead, which the scan skips, and the owed ones.
 //
 // Invariants
 //   1. A writer notes a move under its bucket's lock, after it has written the new record and
@@ -13,7 +13,8 @@
 //      record is as it was at Start.
 //   2. A record that existed at the start and still exists was shown, is ahead and not noted, or is
 //      owed.
-//   3. A note invalidates all knowledge of its handles: a reused block is another record.
+//   3. A note makes all earlier knowledge of its handles void, because a reused block is another
+//      record.
 //   4. No thread waits for a bucket's lock while holding the mutex, because writers that hold one wait
 //      for the mutex.
 //
@@ -46,8 +47,8 @@ class ScanTracker {
 
   // False if there is a scan already.
   bool Claim() { return !claimed_.exchange(true, std::memory_order_acquire); }
-  // From now on writers note. `records` = the number of records. REQUIRES: claimed, writers kept
-  // out
+  // From now on writers call Note. `records` = the number of records. REQUIRES: claimed, writers
+  // kept out
   void Start(std::uint64_t records) {
     HAKO_DCHECK(claimed_.load(std::memory_order_relaxed) && !is_on_.load(std::memory_order_relaxed));
     sync::MutexLock lock(mutex_);

@@ -2,8 +2,8 @@
 //
 // Each synchronization sweeps a small part of the file, so that a pass takes kSweepEpochs epochs,
 // across reopens: the superblock stores the position. A pass ends where the file ended when the
-// pass began. So a live stamp is seen again within two passes. When it was last seen it was at most
-// kRefreshAge old, so it never reaches kLiveAgeMax.
+// pass began. So each live stamp is seen again within two passes. It was at most kRefreshAge old
+// when it was last seen, so it never reaches kLiveAgeMax.
 //
 // Not thread-safe: it belongs to the thread that closes epochs. It runs beside writers.
 #pragma once
@@ -129,7 +129,7 @@ class StampSweep {
       if (head.check != records_.CheckOf({key.data() + key.size(), head.lengths.value_size}, record.key_hash, offset)) return 0;
       record.block_bytes = static_cast<std::uint32_t>(records_.BytesOf(records_.ClassOf(head.lengths.key_size, head.lengths.value_size)));
     } else {
-      std::string key(head.lengths.key_size, '\0');  // the index, not the check, confirms it
+      std::string key(head.lengths.key_size, '\0');  // the index confirms the record, so its check is not needed
       HAKO_RETURN_IF_ERROR(records_.extents().Read(offset + head.key_at(), key.data(), key.size()));
       record.key_hash = records_.KeyHash(key);
       if (!named.Has(record)) return 0;

@@ -1,4 +1,4 @@
-// A long value in a file, to be copied into another record piece by piece: no more of it than a
+// A long value in a file, to be copied into another record piece by piece, so that at most one
 // piece is in memory.
 #pragma once
 
@@ -15,7 +15,8 @@ namespace hako::hash {
 template <File FileT>
 class StoredValue {
  public:
-  // Of the record at `record`: `value_at` bytes behind that, with its check and what seeds it.
+  // The value of the record at `record`: it begins `value_at` bytes behind that. Also takes the
+  // record's check and what seeds it.
   StoredValue(const ExtentFile<FileT>& file, std::uint64_t record, std::uint64_t value_at, std::uint64_t size, std::uint64_t seed,
               std::uint32_t check)
       : file_(&file), record_(record), next_(record + value_at), end_(next_ + size), size_(size), check_(check), hash_(seed) {}

@@ -30,9 +30,9 @@ class Victims {
   // Whether there is an evacuation.
   bool IsOn() const { return is_on_.load(std::memory_order_relaxed); }
   bool Has(std::uint32_t handle) const { return HasOffset(OffsetOf(handle)); }
-  // Holds free space of a victim back. Its callers have changed lists and stamps in part, so it must
-  // not fail: without memory, space of a victim that cannot be emptied is not used again before it
-  // is found by the next opening, or by another evacuation.
+  // Holds free space of a victim back. Its callers have changed lists and stamps in part, so it
+  // must not fail. If there is no memory, and the victim cannot be emptied, the space is lost until
+  // the next opening or another evacuation finds it.
   void Hold(Run run) noexcept {
     sync::MutexLock lock(mutex_);
     HAKO_TRY { held_.push_back(run); }

@@ -83,11 +83,11 @@
 namespace hako::tree {
 
 struct PoolLimits {
-  std::uint64_t memory_bytes;  // of all memory that the pool uses
-  // Of changed pages and long values; beyond it a checkpoint is requested.
+  std::uint64_t memory_bytes;  // limit of all memory that the pool uses
+  // Once changed pages and long values have more bytes than this, a checkpoint is requested.
   std::uint64_t dirty_bytes;
   format::PageOrder order;
-  const PageKind* kind = nullptr;  // of the pages; nullptr: those of a B+ tree, in this order
+  const PageKind* kind = nullptr;  // kind of the pages; nullptr: pages of a B+ tree, in this order
 };
 
 template <File FileT, PageCodec Codec = NoCodec>
@@ -102,7 +102,7 @@ class BufferPool {
 
   struct WriterState : sync::WriterState {
     Status error;
-    log::Lsn lsn = 0;  // behind its last update in the log
+    log::Lsn lsn = 0;  // position behind the snapshot's last update in the log
     log::AheadRun logged_ahead;
   };
 
@@ -135,7 +135,7 @@ class BufferPool {
     // If many ids are free, they are found now and used first; otherwise the first checkpoint finds
     // them.
     const bool is_sparse = super.num_ids != 0 && super.id_end > PageArena::kFirstId + super.num_ids + super.num_ids / 4 + kIdsSpare;
-    // The first checkpoint reports an error.
+    // An error is left to the first checkpoint, which reports it.
     if (is_sparse && pool->store_->file().IsWritable()) (void)pool->BeginStore();
     return pool;
   }
@@ -168,7 +168,8 @@ class BufferPool {
     return arena_->FreePage(id), 0;
   }
 
-  // REQUIRES: its line is locked, and its memory was freed, which its line does not tell
+  // REQUIRES: the line is locked, and the memory of the page was freed (unchecked: the line does
+  // not tell)
   void FreePage(std::uint32_t id) {
     sync::VersionLock(lines_[id].version).AssertLocked();
     DirtyPages::StoreMark(lines_[id], 0);
@@ -211,8 +212,8 @@ class BufferPool {
   // Whether the page is neither in memory nor being loaded.
   bool MustBeRead(std::uint32_t id) const { return clock_.states.Of(id) == PageStates::kEvicted; }
   Status LoadPage(std::uint32_t id, int level, bool once) { return LoadPage(id, {.level = level, .once = once, .must = true}); }
-  // Loads those of these pages that are evicted, with reads that are in flight together. Pages that
-  // fail or find no room stay evicted.
+  // Loads the pages among these that are evicted, by concurrent reads. Pages that fail or find no
+  // room stay evicted.
   void LoadPages(std::span<const std::uint32_t> ids, int level, bool once) {
     if constexpr (BatchFile<FileT>) {
       absl::InlinedVector<typename SharedPageMap<FileT>::ImageRequest, 32> images;
@@ -227,7 +228,7 @@ class BufferPool {
         }
       }
       HAKO_TRY { store_->pages().ReadMulti(images); }
-      HAKO_CATCH_NO_MEMORY()  // pages that were not read stay evicted
+      HAKO_CATCH_NO_MEMORY()  // pages not read so far stay evicted
       for (std::size_t i = 0; i < images.size(); i += kInstalledTogether) {
         std::array<Arrived, kInstalledTogether> pages;
         const std::size_t count = std::min(images.size() - i, kInstalledTogether);
@@ -237,8 +238,8 @@ class BufferPool {
     }
   }
 
-  // The same in background threads. False, and the pages are not queued, if too much is queued
-  // already, no thread can be started, or StopReadingAhead was called.
+  // As LoadPages, but in background threads. Returns false, and queues nothing, if too much is
+  // queued already, no thread can be started, or StopReadingAhead was called.
   bool ReadAhead(std::span<const std::uint32_t> ids, int level) { return read_ahead_.Request(ids, level); }
   // Loads evicted leaves that will be changed soon, half of them in background threads.
   void LoadLeaves(std::span<const std::uint32_t> ids) {
@@ -269,12 +270,13 @@ class BufferPool {
       MarkDirtySlowly(line);
   }
 
-  // Also for the list of pages in memory, which each of them enters.
+  // Also reserves room for these pages in the list of pages in memory.
   void ReserveDirty(std::size_t num_pages) {
     dirty_.Reserve(num_pages);
     clock_.Reserve(num_pages);
   }
-  // After an update that was made in part: no checkpoint is committed any more, and updates are refused.
+  // Call this after an update that was made only in part. From then on no checkpoint is committed,
+  // and updates are refused.
   void Poison(const Status& why) {
     store_->Poison(why);
     log_.is_on() ? log_.Fail(why) : progress_.Ask();
@@ -295,9 +297,10 @@ class BufferPool {
 
   // ---- long values: ids whose images are not pages ----
 
-  // The work that an update leaves until it holds no lock: to copy values that the tree names
-  // already, and to free the memory of others. Done in Finish or the destructor. REQUIRES: by then
-  // the thread has released its locks, and the values it stored are still valid (unchecked: neither leaves a trace)
+  // The work that an update defers until it holds no lock: copying values that the tree names
+  // already, and freeing the memory of others. Finish or the destructor does it. REQUIRES: by then
+  // the thread has released its locks, and the values it stored are still valid (unchecked: neither
+  // leaves a trace)
   class Deferred {
    public:
     explicit Deferred(BufferPool& pool) : pool_(pool) {}
@@ -324,8 +327,8 @@ class BufferPool {
   };
   using LongRead = tree::LongRead<FileT>;
   bool has_long_values() const { return long_values_.num_values() != 0; }
-  // The value is copied when `deferred` finishes; until then its readers wait. Then the thread
-  // waits too, if too many values are not in the file yet.
+  // `deferred` copies the value when it finishes; until then readers of the value wait. If too many
+  // values are not in the file yet, the thread then waits, too.
   std::uint64_t StoreLong(std::string_view value, Deferred& deferred) {
     std::shared_ptr<UnsavedValue> unsaved = UnsavedValue::Make(value.size());
     if (unsaved == nullptr) return 0;
@@ -418,13 +421,14 @@ class BufferPool {
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageArena::kBytesMax - kSpare;
   static constexpr std::uint64_t kIdsSpare = 1024;
-  // Unpacked images share one buffer.
+  // Images that are installed together: one if they are compressed, because decompressed images
+  // share one buffer.
   static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;
   static constexpr std::size_t kAheadMax = 512, kAheadParts = 8;
   static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
 
   struct HowToInstall {
-    int level;  // that the pages must have; -1: any
+    int level;  // level that the pages must have; -1: any
     bool once;
     bool must;  // allocate memory, beyond the limit if necessary
   };
@@ -449,26 +453,27 @@ class BufferPool {
         progress_(std::move(ask)),
         read_ahead_(ahead_max() / kAheadParts + 1, [this](std::span<const std::uint32_t> ids, int level) { LoadSome(ids, level); }) {}
 
-  // Frees the id of a page or a long value: now, or when the next checkpoint has dropped its image.
+  // Frees the id of a page or a long value: at once, or when the next checkpoint has dropped its
+  // image.
   void ForgetId(std::uint32_t id) {
     if (dirty_.Forget(id)) arena_->FreePage(id);
   }
-  // Whether an id is a long value's. In the file, that is an id that no page has registered as its
-  // child.
+  // Whether an id names a long value. If the value is in the file, no page has registered the id as
+  // its child.
   bool IsLong(std::uint64_t id) const {
     if (id >= arena_->page_end() || arena_->IsFree(static_cast<std::uint32_t>(id))) return false;
     const auto word = std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed);
     const PageStates::State state = clock_.states.Of(static_cast<std::uint32_t>(id));
     return state == PageStates::kLong || (state == PageStates::kEvicted && (word & sync::VersionLock::kLocked) == 0);
   }
-  // How long a thread that has changed a page pauses.
+  // Returns how long a thread pauses after it has changed a page.
   std::chrono::microseconds Pause() const { return page_memory_.PauseAt(dirty_.staying_bytes()); }
 
   [[gnu::noinline]] void MarkDirtySlowly(Line& line) {
     dirty_.Add(line);
     NoteDirty(line.shape.size());
   }
-  // The changed pages grow by this many bytes.
+  // Adds this many bytes to the size of the changed pages.
   void NoteDirty(std::uint64_t bytes) {
     const auto size = static_cast<std::int64_t>(bytes);
     AskIfDue(dirty_.AddBytes(size) + dirty_.long_bytes(), size);
@@ -483,8 +488,8 @@ class BufferPool {
   }
   char* At(std::uint32_t unit) const { return memory_ + std::uint64_t{unit} * format::kPageUnit; }
   // Installs the images of pages, which are kLoading. A page stays evicted after an error and,
-  // without `must`, if there is no room for it. Checks and copies without the lock, as these take
-  // long.
+  // without `must`, if there is no room for it. Checks and copies the images without the lock,
+  // because both take long.
   void Install(std::span<Arrived> pages, const HowToInstall& how) {
     std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : kImageRoom];
     std::array<std::optional<PageImage>, kInstalledTogether> images;
@@ -579,8 +584,8 @@ class BufferPool {
 
   // Registers the children of an inner page. Inner pages are never evicted, so each is loaded once,
   // and its children are evicted pages that were not registered yet. From now on their lines are
-  // locked and hold the hash of their fences. False if a child is registered already or its id is not
-  // that of an evicted page: then the file is not a tree.
+  // locked and hold the hash of their fences. Returns false if a child is registered already or its
+  // id is not that of an evicted page: then the pages of the file do not form a tree.
   bool RegisterChildren(const PageImage& image) ABSL_EXCLUSIVE_LOCKS_REQUIRED(clock_.states.mutex) {
     const unsigned count = image.num_children();
     PageImage::KeyBuffer buffers[2];

@@ -26,9 +26,9 @@ class CheckpointProgress final : public log::CheckpointRequests {
   void Ask() override { ask_(); }
 
   void Begin() { is_running_.store(true, std::memory_order_relaxed); }
-  // It needs no page lock any more.
+  // The checkpoint needs no page lock any more.
   void BeginWriting() { is_writing_.store(true, std::memory_order_relaxed); }
-  // It has made pages evictable.
+  // The checkpoint has made pages evictable.
   void NoteSaved() {
     sync::MutexLock lock(mutex_);
     num_saves_.fetch_add(1, std::memory_order_relaxed);
@@ -41,7 +41,7 @@ class CheckpointProgress final : public log::CheckpointRequests {
     NoteSaved();
   }
 
-  // No checkpoint can be started.
+  // A checkpoint could not be started.
   void NoteFailure() { has_failed_.store(true, std::memory_order_relaxed); }
 
   bool is_running() const { return is_running_.load(std::memory_order_relaxed); }
@@ -52,8 +52,8 @@ class CheckpointProgress final : public log::CheckpointRequests {
   // How often a checkpoint has made pages evictable, or ended.
   std::uint64_t num_saves() const { return num_saves_.load(std::memory_order_relaxed); }
 
-  // Waits until done() is true, which it can become when num_saves changes, or until the time has
-  // passed; asks for a checkpoint if none is running. Returns done().
+  // Waits until done() is true or the time has passed. Checks done() whenever num_saves changes.
+  // Asks for a checkpoint if none is running. Returns done().
   bool WaitFor(std::chrono::microseconds time, FunctionRef<bool()> done) override {
     const auto deadline = std::chrono::steady_clock::now() + time;
     sync::MutexLock lock(mutex_);
@@ -63,8 +63,8 @@ class CheckpointProgress final : public log::CheckpointRequests {
     }
     return true;
   }
-  // Waits until num_saves is no longer `seen`. With a timeout, as the checkpoint may be waiting for
-  // a lock of the caller.
+  // Waits until num_saves is no longer `seen`. Gives up after a while, because the checkpoint may
+  // be waiting for a lock of the caller.
   void WaitForSave(std::uint64_t seen) {
     if (!has_failed()) WaitFor(std::chrono::seconds(1), [this, seen] { return num_saves() != seen; });
   }

@@ -63,8 +63,8 @@ class Checkpointer {
     std::vector<LongValues::Unsaved> unsaved;
     std::uint64_t held_bytes = 0;
     format::TreeSuperBlock description{};
-    log::Position log;  // behind its last update
-    // Ids of pages that were put: those that are pinned, and those that were captured.
+    log::Position log;  // position behind the epoch's last update in the log
+    // Ids of the pages whose images were put: of the pinned pages, and of the captured ones.
     std::vector<std::uint32_t> pinned, captured;
   };
 
@@ -110,8 +110,8 @@ class Checkpointer {
     });
   }
 
-  // Leaves first, ordered by the bytes of their keys, so that neighbours are written together. The
-  // order need not be exact.
+  // Puts leaves first, ordered by the bytes of their keys, so that neighbours are written together.
+  // The order need not be exact.
   void SortPages(Epoch& epoch) {
     struct Changed {
       unsigned level;
@@ -141,7 +141,7 @@ class Checkpointer {
     std::ranges::sort(changed, [](const Changed& a, const Changed& b) { return a.level != b.level ? a.level < b.level : a.low < b.low; });
     epoch.pages.clear();
     for (const Changed& page : changed) epoch.pages.push_back(page.id);
-    // Now, as later pages are locked and nothing may run out of memory.
+    // Reserved now: later, pages are locked and nothing may run out of memory.
     epoch.pinned.reserve(epoch.pages.size());
   }
 
@@ -196,9 +196,9 @@ class Checkpointer {
     pool_.progress().NoteSaved();
   }
 
-  // After a failed checkpoint: the epoch's pages that are in memory are added to the next epoch, and
-  // their images are dropped. Evicted pages keep theirs. Needs no memory, as a lack of memory may be
-  // why the checkpoint failed.
+  // Call this after a failed checkpoint. Adds the pages of the epoch that are in memory to the next
+  // epoch, and drops their images. Evicted pages keep their images. Needs no memory, because a lack
+  // of memory may be why the checkpoint failed.
   void TakeBack(Epoch& epoch) {
     std::erase_if(epoch.pages, [this](std::uint32_t id) {
       if (!pool_.LockPage(id)) return true;
@@ -218,7 +218,7 @@ class Checkpointer {
   }
 
   void Finish(Epoch& epoch, const Status& status) {
-    // Although no superblock may name it yet.
+    // Whether all images are in the file, even if no superblock names them yet.
     const bool is_saved = status.ok() || store_.is_written();
     if (is_saved) {
       for (const std::uint32_t id : epoch.freed) pool_.FreeForgotten(id);

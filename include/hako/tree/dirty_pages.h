@@ -1,9 +1,9 @@
 // The pages that were changed since the last checkpoint, and the ids that were freed.
 //
 // A checkpoint begins an epoch (BeginEpoch). A page that is changed gets the mark of the epoch and
-// is registered; its mark is cleared when the checkpoint encodes it. As long as the checkpoint has
-// yet to do so, the page has the mark of the previous epoch, and a thread that is about to change
-// it first captures its image for the checkpoint. So a checkpoint shows a single moment.
+// is registered; its mark is cleared when the checkpoint encodes it. Until then the page has the
+// mark of the previous epoch, and a thread that is about to change the page first captures its
+// image for the checkpoint. So a checkpoint shows a single moment.
 //
 // Invariants
 //   1. A page whose mark is not 0 differs from its image. Marks other than mark() belong to the
@@ -74,14 +74,14 @@ class DirtyPages {
     if ((shape.kind & Shape::kMark) != 0 && collecting_.load(std::memory_order_relaxed)) Capture(line, shape);
     StoreMark(line, mark());
   }
-  // The same for a new page. False if out of memory.
+  // As Add, for a new page. Returns false if out of memory.
   bool TryAddNew(Line& line) {
     HAKO_TRY { Register(IdOf(line), true); }
     HAKO_CATCH_NO_MEMORY(return false;)
     StoreMark(line, mark());
     return true;
   }
-  // Takes the memory for this many pages to be marked.
+  // Reserves memory for marking this many pages.
   void Reserve(std::size_t count) {
     sync::MutexLock lock(mutex_);
     if (pages_.capacity() - pages_.size() < count) pages_.reserve(std::max(pages_.size() + count, 2 * pages_.capacity()));
@@ -103,7 +103,7 @@ class DirtyPages {
 
   // ---- ids ----
 
-  // An id of a long value.
+  // Adds the id of a new long value.
   void AddNewId(std::uint32_t id) {
     sync::MutexLock lock(mutex_);
     flags_[id] |= kNew;
@@ -120,13 +120,14 @@ class DirtyPages {
 
   // ---- bytes ----
 
-  // Of changed pages: changes by this much. Returns the bytes before.
+  // Changes the size of the changed pages by this many bytes. Returns the previous size.
   std::int64_t AddBytes(std::int64_t bytes) { return bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-  // Of long values that were stored in this epoch.
+  // As AddBytes, for the long values that were stored in this epoch.
   std::int64_t AddLongBytes(std::int64_t bytes) { return long_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   std::int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   std::int64_t long_bytes() const { return long_bytes_.load(std::memory_order_relaxed); }
-  // Of pages that cannot be evicted: changed ones, and those that a checkpoint has not written yet.
+  // Bytes of the pages that cannot be evicted: changed pages, and pages that a checkpoint has not
+  // written yet.
   std::int64_t staying_bytes() const { return bytes() + frozen_bytes_.load(std::memory_order_relaxed); }
   // Whether anything has changed in this epoch.
   bool has_changed() const { return changed_.load(std::memory_order_relaxed); }
@@ -138,37 +139,37 @@ class DirtyPages {
   // REQUIRES: no writer is active (checked in Checkpointer::BeginEpoch)
   void PrepareEpoch(std::uint32_t id_end);
   void BeginEpoch(Epoch* epoch);
-  // No checkpoint had known these ids of long values.
+  // From now on a checkpoint knows this id of a long value.
   void NoteKnown(std::uint32_t id) {
     sync::MutexLock lock(mutex_);
     flags_[id] &= static_cast<std::uint8_t>(~kNew);
   }
-  // From now on the pages of the epoch can be registered again, and their ids are known.
+  // From now on the pages of the epoch can be registered again, and a checkpoint knows their ids.
   void Unregister(const Epoch& epoch);
-  // The images that were captured since the last call.
+  // Returns the images that were captured since the last call.
   std::vector<Captured> TakeCaptured() {
     sync::MutexLock lock(mutex_);
     return std::exchange(captured_, {});
   }
-  // No page has the epoch's mark any more, or the checkpoint has failed.
+  // Call this once no page has the epoch's mark any more, or when the checkpoint has failed.
   void EndCapturing() { collecting_.store(false, std::memory_order_relaxed); }
-  // Pages of that many bytes are written and can be evicted.
+  // Pages of this many bytes were written and can be evicted.
   void NoteWritten(std::uint64_t bytes) { frozen_bytes_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed); }
   void NoteAllWritten() { frozen_bytes_.store(0, std::memory_order_relaxed); }
-  // After a failed checkpoint: a page of its epoch, which the caller has locked, belongs to this
-  // one.
+  // After a failed checkpoint: moves a page of its epoch, which the caller has locked, to this
+  // epoch.
   void TakeBack(Line& line) {
     if (Has(line)) return;
     StoreMark(line, mark());
     AddBytes(static_cast<std::int64_t>(line.shape.size()));
   }
-  // The same for all pages and freed ids of the epoch. Needs no memory.
+  // Moves all pages and freed ids of the failed epoch to this one. Needs no memory.
   void TakeBack(Epoch* epoch);
 
  private:
   enum : std::uint8_t {
     kNew = 0x01,       // no checkpoint knows the id
-    kUnlisted = 0x02,  // it belongs in freed_, but there was no memory for that
+    kUnlisted = 0x02,  // the id belongs in freed_, but there was no memory to add it
     // 0x60: the mark with which the page is registered, or 0
   };
   static constexpr std::uint8_t kMarks[2] = {0x20, 0x40};
@@ -177,7 +178,7 @@ class DirtyPages {
   std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - lines_); }
   void Register(std::uint32_t id, bool is_new) {
     sync::MutexLock lock(mutex_);
-    // The id may have been registered for a page that was freed since.
+    // The id may be registered already, for a page that was freed since.
     if ((flags_[id] & Shape::kMark) != mark()) {
       pages_.push_back(id);
       flags_[id] = static_cast<std::uint8_t>((flags_[id] & ~Shape::kMark) | mark());
@@ -206,7 +207,7 @@ class DirtyPages {
   const unsigned inlined_;
   const PageKind* const kind_;
 
-  alignas(64) std::atomic<std::uint8_t> mark_{kMarks[0]};  // of pages that are changed now
+  alignas(64) std::atomic<std::uint8_t> mark_{kMarks[0]};  // mark of the pages that are changed now
   std::atomic<bool> collecting_{false};                    // pages have the previous epoch's mark
   alignas(64) std::atomic<std::int64_t> bytes_{0};         // of pages with the current mark
   std::atomic<std::int64_t> long_bytes_{0};
@@ -217,7 +218,7 @@ class DirtyPages {
   sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks);
   // Ids of pages that were marked since the epoch began, and of some that were freed since.
   std::vector<std::uint32_t> pages_ ABSL_GUARDED_BY(mutex_);
-  // Those of a failed checkpoint.
+  // Ids of the pages of a failed checkpoint.
   std::vector<std::uint32_t> taken_back_ ABSL_GUARDED_BY(mutex_);
   std::vector<Captured> captured_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::uint32_t> freed_ ABSL_GUARDED_BY(mutex_);  // since the epoch began
@@ -253,7 +254,7 @@ inline void DirtyPages::Unregister(const Epoch& epoch) {
   for (std::span<const std::uint32_t> ids = epoch.pages; !ids.empty(); ids = ids.subspan(std::min(ids.size(), kTogether))) {
     sync::MutexLock lock(mutex_);
     for (const std::uint32_t id : ids.first(std::min(ids.size(), kTogether))) {
-      // Otherwise writers of this epoch have registered it already.
+      // Otherwise writers of this epoch have registered the page already.
       if ((flags_[id] & Shape::kMark) == epoch.mark) flags_[id] &= static_cast<std::uint8_t>(~(Shape::kMark | kNew));
     }
   }

@@ -1,6 +1,7 @@
 // The fences that a page must have when it is loaded, as its parent names them. In place of hints,
-// the line of a page that was not loaded yet stores a hash of them. For an evicted page it stores 0:
-// its fences were checked, and do not change while it is evicted.
+// the line of a page that was not loaded yet stores a hash of them. The line of an evicted page
+// that was in memory before stores 0: its fences were checked then, and do not change while it is
+// evicted.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,8 @@ class ExpectedBounds {
   explicit ExpectedBounds(format::PageLine* lines) : lines_(lines) {}
 
   void Store(std::uint32_t id, std::string_view low, std::string_view high, unsigned edges) const { Store(id, HashOf(low, high, edges)); }
-  // The same of a page of another kind: its level, and its number among the pages of that level.
+  // As above, for a page of another kind: stores a hash of its level and of its number among the
+  // pages of that level.
   void Store(std::uint32_t id, unsigned level, std::uint64_t number) const { Store(id, HashOf(level, number)); }
   void StoreChecked(std::uint32_t id) const { Store(id, 0); }
   bool Match(std::uint32_t id, const PageImage& image) const { return Match(id, HashOf(image.low(), image.high(), image.edges())); }

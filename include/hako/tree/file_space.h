@@ -30,21 +30,21 @@ class FileSpace {
   FileSpace(const FileSpace&) = delete;
   FileSpace& operator=(const FileSpace&) = delete;
 
-  // The units in use; set up before the first allocation.
+  // The map of the units in use. The caller fills it before the first allocation.
   FreeSpaceMap& map() { return map_; }
   std::uint64_t used_bytes() const { return (format::kTreeFirstUnit + map_.used_units()) * format::kTreeUnit; }
 
-  // A checkpoint begins.
+  // Call this when a checkpoint begins.
   void Rewind() {
     map_.Rewind();
     no_run_of_ = ~std::uint64_t{0};
   }
-  // A run of at least `least` units.
+  // Takes a run of `least` to `most` units.
   StatusOr<Run> Take(std::uint64_t least, std::uint64_t most) {
     if (!file_.is_short()) HAKO_RETURN_IF_ERROR(KeepReserve(least));
     const std::uint64_t good = is_moving_ ? least : std::min(most, std::max(least, kGoodRun));
     for (const std::uint64_t want : {good, least}) {
-      if (want >= no_run_of_) continue;  // otherwise each image would search the whole space again
+      if (want >= no_run_of_) continue;  // so that not each image searches the whole space again
       if (const Run run = map_.Take(want, most); run.units != 0) return run;
       no_run_of_ = want;
     }
@@ -61,7 +61,7 @@ class FileSpace {
     if (!entry.IsNone()) map_.Free(entry.place(), entry.units());
   }
 
-  // For the next Retire, which must not fail.
+  // Reserves memory for the next Retire, which must not fail.
   void MakeRoomToRetire() {
     if (retired_.size() == retired_.capacity()) retired_.reserve(2 * retired_.size() + 16);
   }
@@ -92,8 +92,9 @@ class FileSpace {
     return absl::OkStatus();
   }
 
-  // The steps of a commit. PrepareCommit may fail, and changes nothing; NoteWritten: a superblock
-  // that names what was allocated may be in the file; Commit: it is durable.
+  // The steps of a commit. PrepareCommit may fail, and changes nothing. NoteWritten is called once
+  // a superblock that names the allocated space may be in the file, Commit once that superblock is
+  // durable.
   void PrepareCommit() { released_.reserve(released_.size() + retired_.size()); }
   void NoteWritten() { map_.ForgetYoung(); }
   void Commit() {
@@ -103,7 +104,7 @@ class FileSpace {
     is_moving_ = false;
     if (file_.is_short() && KeepReserve(0).ok()) file_.set_short(false);
   }
-  // The end of the state that is about to be committed.
+  // Returns the end of the space of the state that is about to be committed.
   std::uint64_t EndWithoutRetired() {
     const std::initializer_list<const std::vector<Run>*> both = {&retired_, &released_};
     for (const auto* runs : both) {
@@ -125,10 +126,10 @@ class FileSpace {
 
  private:
   static constexpr std::uint64_t kReserveMin = (256 << 10) / format::kTreeUnit;
-  // Shorter ones are taken only before the file must grow.
+  // Shorter runs are taken only when the file would otherwise have to grow.
   static constexpr std::uint64_t kGoodRun = (64 << 10) / format::kTreeUnit;
 
-  // Grows the file by `good` units, ahead of the demand, or by `least` if the device is nearly
+  // Grows the file by `good` units, more than are needed now, or by `least` if the device is nearly
   // full.
   Status GrowBy(std::uint64_t good, std::uint64_t least) {
     Status status;
@@ -162,11 +163,11 @@ class FileSpace {
 
   TreeFile<FileT>& file_;
   FreeSpaceMap map_;
-  std::vector<Run> retired_;   // freed since the last checkpoint, which may need them
-  std::vector<Run> released_;  // freed before it; a pinned checkpoint may need them
+  std::vector<Run> retired_;   // freed since the last checkpoint, which still needs them
+  std::vector<Run> released_;  // freed before the last checkpoint; a pinned checkpoint may need them
   unsigned num_pins_ = 0;
   bool is_moving_ = false;  // see PreferFront
-  // Units: this checkpoint has no free run of this length.
+  // This checkpoint has found that there is no free run of this many units.
   std::uint64_t no_run_of_ = ~std::uint64_t{0};
 };
 

@@ -1,5 +1,5 @@
-// The units of a file that are in use: a bit for each. And those of them that are young: allocated
-// since the last checkpoint, so that no checkpoint needs them.
+// Which units of a file are in use: a bit for each. Also which of these are young, that is, were
+// allocated since the last checkpoint, so that no checkpoint needs them.
 //
 // Not thread-safe.
 #pragma once
@@ -36,7 +36,7 @@ class FreeSpaceMap {
   }
   std::uint64_t end() const { return end_; }
   std::uint64_t used_units() const { return used_units_; }
-  // Free units below end().
+  // Number of free units below end().
   std::uint64_t free_units() const { return end_ - first_ - used_units_; }
 
   void Grow(std::uint64_t end) {
@@ -85,8 +85,8 @@ class FreeSpaceMap {
     used_units_ -= units;
   }
 
-  // Valid while nothing is freed: an entry (size, place) says that no free run of that size or more
-  // begins before that place. Sizes and places ascend together.
+  // An entry (size, place) says that no free run of that size or more begins before that place.
+  // Valid as long as nothing is freed. Sizes and places ascend together.
   using Front = std::map<std::uint64_t, std::uint64_t>;
   // Takes the first `units` consecutive free units that begin below `to`; an empty run if there are
   // none. All calls with one Front together read the map once for each size, not once for each
@@ -115,7 +115,7 @@ class FreeSpaceMap {
   // Words of the map that searches have read: a measure of their cost.
   std::uint64_t words_read() const { return words_read_; }
 
-  // Visits the runs of used units from `first` of Reset on: visit(place, units).
+  // Calls visit(place, units) for each run of used units, from the `first` of Reset on.
   template <class F>
   void ForEachUsedRun(F&& visit) const {
     for (std::uint64_t at = first_; at < end_;) {
@@ -127,7 +127,8 @@ class FreeSpaceMap {
   }
 
  private:
-  // How many units from `place` on are all used, or all free; at most `most`.
+  // Returns the number of consecutive units from `place` on that are all used (or all free), up to
+  // `most`.
   std::uint64_t RunAt(std::uint64_t place, std::uint64_t most, bool used) const {
     std::uint64_t units = 0;
     while (units < most) {
@@ -145,7 +146,8 @@ class FreeSpaceMap {
     }
     return std::min(units, most);
   }
-  // Where the run of free units that ends at `end`, the end of a part, begins; not before `floor`.
+  // Returns where the run of free units that ends at `end`, the end of a part, begins, but at least
+  // `floor`.
   std::uint64_t FreeBefore(std::uint64_t end, std::uint64_t floor) const {
     while (end > floor) {
       const auto free = static_cast<unsigned>(std::countl_zero(used_[end / 64 - 1]));
@@ -159,7 +161,7 @@ class FreeSpaceMap {
     for (std::uint64_t at = from; at < to;) {
       const std::uint64_t part_end = (at / kPart + 1) * kPart;
       const std::uint64_t free = kPart - used_in_[at / kPart];
-      // A run of that length that begins here continues behind the part.
+      // A long enough run that begins here must continue behind the part.
       if (free < least && part_end <= end_) {
         at = free == 0 ? part_end : FreeBefore(part_end, at);
         if (at == part_end) continue;
@@ -202,7 +204,7 @@ class FreeSpaceMap {
   static constexpr std::uint64_t kPart = 4096;
   std::vector<std::uint64_t> used_, young_;
   std::vector<std::uint16_t> used_in_;  // units in use in each part of kPart units
-  std::vector<Run> young_runs_;         // of young units, and of some that were freed since
+  std::vector<Run> young_runs_;         // runs of young units, and of some units that were freed since
   mutable std::uint64_t words_read_ = 0;
   std::uint64_t first_ = 0, end_ = 0, next_ = 0, used_units_ = 0;
 };

@@ -35,9 +35,8 @@ struct PageHolds {
 //
 // Their size is added to the memory limit meanwhile and, if they were changed, until the next
 // checkpoint has written them. So no other thread has to wait for that checkpoint because of them.
-// One update at a time holds pages. It begins when those of the previous update are written, or
-// when checkpoints have failed. No function may be called while a page is locked, except Release
-// and Add.
+// One update at a time holds pages. It begins when the pages of the previous update are written, or
+// when checkpoints have failed. While a page is locked, only Release and Add may be called.
 class ABSL_SCOPED_LOCKABLE HeldPages {
  public:
   // Bytes of a page, as a rule.
@@ -59,7 +58,8 @@ class ABSL_SCOPED_LOCKABLE HeldPages {
     holds_.mutex.Unlock();
   }
 
-  // Makes room for pages that will be loaded and added; replaces the room of the last call.
+  // Makes room for pages that will be loaded and added, instead of the room that the last call has
+  // made.
   void MakeRoomFor(std::size_t num_pages) {
     const std::uint64_t before = std::exchange(room_, num_pages * kRoom);
     holds_.memory.AddHeld(room_ - before);
@@ -99,7 +99,7 @@ class ABSL_SCOPED_LOCKABLE HeldPages {
   }
 
  private:
-  // Bytes of a page and its growth; a part of memory stays free.
+  // Bytes reserved for a page, for its growth, and for the part of the memory that stays free.
   static constexpr std::uint64_t kRoom = kUsualPage + kUsualPage / 2;
 
   PageHolds& holds_;

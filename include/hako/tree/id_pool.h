@@ -1,5 +1,5 @@
-// Which ids of pages are in use: a bit for each. The smallest free id is given out first, so that
-// ids stay dense and end() can fall.
+// Which ids of pages are in use: a bit for each. Take returns the smallest free id, so that ids
+// stay dense and end() can decrease.
 //
 // Not thread-safe: the caller holds a lock.
 #pragma once
@@ -22,7 +22,7 @@ class IdPool {
   std::uint32_t end() const { return end_; }  // no id at or above it is in use
   std::uint64_t num_used() const { return end_ - first_ - num_free_; }
 
-  // A free id below end(); 0 if there is none: then Grow returns a new one.
+  // Takes a free id below end(). Returns 0 if there is none: then Grow returns a new one.
   std::uint32_t Take() {
     if (num_free_ == 0) return 0;
     while (free_[lowest_] == 0) ++lowest_;
@@ -32,7 +32,7 @@ class IdPool {
     return static_cast<std::uint32_t>(lowest_) * 64 + bit;
   }
   std::uint32_t Grow() { return end_++; }
-  // All ids below `end` that are new are in use.
+  // Marks all new ids below `end` as used.
   void GrowTo(std::uint32_t end) { end_ = std::max(end_, end); }
 
   // Frees the ids in [first, end) that are not free yet. REQUIRES: end <= end()
@@ -77,7 +77,7 @@ class IdPool {
 
  private:
   std::vector<std::uint64_t> free_;  // a bit for each id below end_
-  std::size_t lowest_ = 0;           // no word before it has a set bit
+  std::size_t lowest_ = 0;           // no word before this one has a set bit
   std::uint64_t num_free_ = 0;
   const std::uint32_t first_;
   std::uint32_t end_;

@@ -32,7 +32,7 @@ class ImageMover {
   static StatusOr<ImageMover> Begin(SharedPageMap<FileT>& pages, FileSpace<FileT>& space, TreeFile<FileT>& file) {
     ImageMover mover(pages, space, file);
     HAKO_RETURN_IF_ERROR(pages.ForEach([&](int level, std::uint64_t number, const Entry& entry) {
-      // It is far enough forward.
+      // The image already lies near enough to the front.
       if ((entry.place() + entry.units()) * format::kTreeUnit <= space.used_bytes()) return absl::OkStatus();
       if (level < 0) {
         mover.images_.push_back({static_cast<std::uint32_t>(number), entry});
@@ -68,7 +68,7 @@ class ImageMover {
     for (std::uint64_t moved_bytes = 0; !is_done() && moved_bytes < max_bytes;) {
       const auto& [id, entry] = images_[next_++];
       HAKO_ASSIGN_OR_RETURN(const Entry now, pages_->EntryOf(id));
-      // A checkpoint has written it elsewhere.
+      // A checkpoint has written the image elsewhere.
       if (std::memcmp(&now, &entry, sizeof(entry)) != 0) continue;
       const std::uint64_t size = entry.units() * format::kTreeUnit;
       const FreeSpaceMap::Run run = space_->map().TakeFirst(entry.units(), entry.place(), &front_);

@@ -1,10 +1,11 @@
 // Finds the images that the last checkpoint of a damaged file of pages names, for a salvage of its pages
 // (tree/page_salvage.h, array/array_salvage.h).
 //
-// The page map names all images of the last checkpoint, with their checks. So the images are found by the
-// map, not by other pages, and each that passes its check is of the checkpoint, not an older one. A damaged
-// node of the map costs the images below it: an image has no check inside it, and the file may have older
-// images of the same page, so a scan of the file could not tell right values from stale ones.
+// The page map names all images of the last checkpoint, with their checks. So the map finds each
+// image without other pages, and an image that passes its check belongs to the checkpoint and is
+// not an older one. A damaged node of the map costs the images below it: an image has no check
+// inside it, and the file may have older images of the same page, so a scan of the file could not
+// tell right values from stale ones.
 //
 // Not thread-safe.
 #pragma once

@@ -1,6 +1,6 @@
 // Writes images to free space of a tree file. It collects them in a buffer, for which it takes runs
 // of free units, so the device gets few and long writes, in the order in which the images come. The
-// buffer has as much as checkpoints need, up to a mebibyte. A larger value is written directly.
+// buffer is as large as checkpoints need, up to a mebibyte. A larger value is written directly.
 //
 // One thread at a time.
 #pragma once
@@ -42,8 +42,8 @@ class ImageWriter {
     buffer_ = MakeAlignedBuffer(wanted * format::kTreeUnit);
     room_ = wanted;
   }
-  // Copies an image to the buffer and returns its entry, whose check covers `checked` bytes; those
-  // beyond the image are zero.
+  // Copies an image to the buffer, with zeros behind it, and returns its entry, whose check covers
+  // `checked` bytes.
   StatusOr<Entry> Write(std::span<const std::byte> image, std::uint64_t seed, std::uint64_t checked) {
     const std::uint64_t units = format::TreeUnitsFor(image.size());
     if (units > kRunUnits) return WriteLong(image, seed);
@@ -83,7 +83,7 @@ class ImageWriter {
   static constexpr std::uint64_t kRoomFirst = (64 << 10) / format::kTreeUnit, kGrowth = 4;
   static_assert(kRoomFirst * format::kTreeUnit >= format::kPageImageMax);
 
-  // Makes the buffer larger if it can be, and if `units` do not fit, at least that large.
+  // Makes the buffer larger if possible; if `units` do not fit, makes it at least that large.
   Status FlushAndGrow(std::uint64_t units) {
     HAKO_RETURN_IF_ERROR(Flush());
     if (room_ == kRunUnits) return absl::OkStatus();
@@ -110,8 +110,8 @@ class ImageWriter {
     }
     return Entry::For(run.place, units, Hash64(value.data(), value.size(), seed));
   }
-  // Free space may be many short runs: the buffer is filled for several, which are written
-  // together.
+  // Free space may consist of many short runs. The buffer collects the images of several runs,
+  // which are written together.
   void EndRun() {
     const FreeSpaceMap::Run run = std::exchange(run_, {});
     const std::uint64_t filled = std::exchange(filled_, 0);
@@ -128,7 +128,7 @@ class ImageWriter {
   std::uint64_t used_ = 0;          // units of the buffer that runs_ fill
   std::vector<WriteRequest> runs_;  // complete ones
   FreeSpaceMap::Run run_;           // the run being filled
-  std::uint64_t filled_ = 0;        // units of it
+  std::uint64_t filled_ = 0;        // units of run_ that are filled
   std::uint64_t num_flushes_ = 0;
 };
 

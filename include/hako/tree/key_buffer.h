@@ -1,5 +1,5 @@
-// A key of a tree in a buffer on the stack: pages are changed while locks are held, and nothing may
-// run out of memory there.
+// A key of a tree in a buffer on the stack. Pages are changed while locks are held, when nothing
+// may run out of memory.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace hako::tree {
 
 class KeyBuffer {
  public:
-  // Copies of keys may write a few more bytes.
+  // Bytes behind the key that a copy may overwrite.
   static constexpr std::size_t kCapacity = kTreeKeySizeMax + 8;
 
   KeyBuffer() {}  // the bytes are not initialized
@@ -29,8 +29,8 @@ class KeyBuffer {
     resize(key.size());
     key.copy(bytes_, key.size());
   }
-  // Copies bytes that may change at the same time, so that `size` may be wrong: at most kCapacity
-  // bytes.
+  // Copies bytes that may change at the same time. Since `size` may be wrong then, copies at most
+  // kCapacity bytes.
   void LoadShared(const char* shared, std::size_t size) {
     size_ = std::min(size, kCapacity);
     sync::LoadShared(bytes_, shared, size_);

@@ -52,8 +52,8 @@ class LeafCaptures {
   }
 
  private:
-  // The records that can be read, and the first error. A long value may have to be read with the leaf locked:
-  // the thread that stores it holds no lock.
+  // Counts the records that can be read, and keeps the first error. A long value may have to be
+  // read with the leaf locked: the thread that stores it holds no lock.
   [[gnu::cold, gnu::noinline]] void CaptureLeaf(const format::PageLine& leaf) const {
     const auto page = pages_.ViewOf(leaf);
     const format::PageTail tail = page.tail();

@@ -1,4 +1,4 @@
-// A copy of a leaf, which a scan shows while writers change the leaf.
+// A copy of a leaf. A scan shows the records of the copy while writers change the leaf.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ class LeafCopy {
   }
   format::PageLine& line() { return *line_; }
 
-  // The leaf's line, and its version at that moment. A leaf that was only locked or evicted since then
-  // counts as unchanged; one in place, and one that was freed, as changed.
+  // The leaf's line and version at the moment of the copy. A leaf that was only locked or evicted
+  // since then counts as unchanged. A freed leaf counts as changed, and so does a leaf in place.
   void NoteSource(std::uint32_t* version_word, std::uint32_t version) {
     leaf_ = version_word;
     leaf_version_ = version;
@@ -76,8 +76,8 @@ class LeafCopy {
   };
   Scan scan;
 
-  // For prefetches: where the neighbour in the direction of the seek was at that moment; size 0 if
-  // unknown.
+  // For prefetches: where the neighbour in the direction of the seek was at the moment of the copy;
+  // size 0 if unknown.
   struct Neighbour {
     const char* base = nullptr;
     std::size_t size = 0;
@@ -90,7 +90,7 @@ class LeafCopy {
   std::unique_ptr<char[]> bytes_;
   char* base_ = nullptr;
   std::size_t size_ = 0;
-  // Behind a pointer, so that views stay valid when the copy moves.
+  // A pointer, so that views stay valid when this object is moved.
   std::unique_ptr<format::PageLine> line_;
   std::uint32_t* source_ = nullptr;  // for HasChanged
   std::uint32_t version_ = 0;

@@ -72,13 +72,14 @@ class LeafEviction<Space, Compare> {
   LeafEviction(const Pages& pages, TreeShape<Space, Compare>& shape, const LeafCaptures<Space, Compare>& captures, sync::RecordCount& count)
       : pages_(pages), space_(pages.space()), shape_(shape), captures_(captures), count_(count) {}
 
-  // OutOfRange for a value that the limit does not allow.
+  // Returns OutOfRange for a value that the limit does not allow.
   Status CheckValue(std::uint64_t size) const {
     return pages_.has_byte_limit() ? space_.limit()->capacity().CheckValue(size) : absl::OkStatus();
   }
 
-  // Returns store(slot) of a locked leaf, which may be split by it. If it gets no memory within the limit,
-  // evicts records and calls it again, with the slot where the key is then.
+  // Calls store(slot) for a locked leaf, which the call may split, and returns its result. If the
+  // call gets no memory within the limit, evicts records and calls store again, with the slot where
+  // the key is then.
   template <class F>
   Status Store(WriterState& writer, Line*& leaf, std::string_view key, typename View::Slot slot, F&& store) {
     const auto is_mine = [&](const Line& line) { return &line == leaf; };
@@ -92,15 +93,15 @@ class LeafEviction<Space, Compare> {
       if (!needs_memory) return status;
       if (!EvictForMemory(writer, &own)) {
         if (backoff.count() == kWaitsMost) return status;
-        backoff.Pause();  // other threads may be about to fill long values, which then can go
+        backoff.Pause();  // other threads may be about to fill long values, which can be evicted then
       }
       slot = pages_.ViewOf(*leaf).FindByCall(key);
     }
     return store(slot);
   }
 
-  // Before this many new records are inserted; their leaves are locked, so that they are not evicted
-  // themselves. REQUIRES: the space has a limit
+  // Call this before this many new records are inserted. Their leaves are locked, so that the new
+  // records are not evicted. REQUIRES: the space has a limit
   void EvictForInsertion(WriterState& writer, std::uint64_t inserted) {
     HAKO_DCHECK(pages_.is_limited());
     PageLimit& limit = *space_.limit();
@@ -118,13 +119,14 @@ class LeafEviction<Space, Compare> {
     if (excess() <= 0) return;
     const std::uint64_t ids = space_.page_end() - Space::kFirstId;
     const std::uint64_t steps = (ids + kLeaves - 1) / kLeaves * kParts;
-    // As long as it helps; the first round may only clear the bits of used records.
+    // Goes on as long as it helps. The first round may only clear the bits of used records.
     for (std::uint64_t tries = 0; excess() > 0 && tries < 3 * steps; ++tries) {
       if (Step(writer, limit.NextStep(), ids, nullptr, tries >= 2 * steps) != 0) tries = 0;
     }
   }
 
-  // Evicts a few records, or makes larger free runs of those that there are; false if it can do neither.
+  // Evicts a few records, or moves pages so that free runs become larger. Returns false if it can
+  // do neither.
   // REQUIRES: the limit is in bytes
   bool EvictForMemory(WriterState& writer, OwnLeaves* own) {
     HAKO_DCHECK(pages_.has_byte_limit());
@@ -141,7 +143,7 @@ class LeafEviction<Space, Compare> {
  private:
   static constexpr unsigned kLeaves = 8;  // of which the hand visits a part in a step, ...
   static constexpr unsigned kSlots = format::kSlotGroup, kParts = format::kPageSlotsMax / kSlots;  // ... that large
-  static constexpr unsigned kEvictedOf = 16;                                                       // it evicts one record of this many
+  static constexpr unsigned kEvictedOf = 16;   // the hand evicts one of this many records
   static constexpr unsigned kWaitsMost = 256;  // for other threads, when nothing can be evicted
   static constexpr unsigned kPartsMost = 256;  // more than PageArena::NextPart has
   static constexpr unsigned kReturnedOf = 8;   // a leaf returns the memory of its garbage if that is one unit of this many
@@ -152,7 +154,8 @@ class LeafEviction<Space, Compare> {
   };
   // The part of a leaf, of kSlots slots, that a step of the hand considers.
   struct Part {
-    // For the leaf as it is now; nothing need be locked. Empty if the line is that of no leaf.
+    // Takes the leaf as it is now; nothing need be locked. The part is empty if the line belongs to
+    // no leaf.
     Part(const PageLimit& limit, Line& line, unsigned part) {
       const format::PageShape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
       const unsigned first = part * kSlots;
@@ -171,8 +174,9 @@ class LeafEviction<Space, Compare> {
     std::uint32_t used = 0, kept = 0;
   };
 
-  // Considers a part of some leaves that are far apart, as the records of neighbours may be alike. `any`:
-  // evicts new and kept records, as none of those to be evicted first are left.
+  // Considers a part of some leaves that are far apart, because the records of neighbours may be
+  // alike. `any`: evicts both new and kept records, because no record of the kind to be evicted
+  // first is left.
   unsigned Step(WriterState& writer, std::uint64_t step, std::uint64_t ids, OwnLeaves* own, bool any) {
     const std::uint64_t apart = (ids + kLeaves - 1) / kLeaves;
     const auto part = static_cast<unsigned>(step / apart % kParts);
@@ -191,7 +195,7 @@ class LeafEviction<Space, Compare> {
     Quota quota{all, 0};
     if (!space_.limit()->HasManyNew(total, fresh)) std::swap(quota.fresh, quota.kept);
     if (any) quota = {all, all};
-    const auto start = static_cast<unsigned>(step / apart / kParts);  // not always the first leaf
+    const auto start = static_cast<unsigned>(step / apart / kParts);  // so that the first leaf is not always considered first
     unsigned evicted = 0;
     for (unsigned n = 0; n < kLeaves && (quota.fresh | quota.kept) != 0; ++n) {
       Line* const next = line((start + n) % kLeaves);
@@ -200,7 +204,8 @@ class LeafEviction<Space, Compare> {
     return evicted;
   }
 
-  // Evicts records of this part of a leaf, as far as the quota allows, unless another thread has locked it.
+  // Evicts records of this part of a leaf, as many as the quota allows, unless another thread has
+  // locked the leaf.
   unsigned EvictIn(WriterState& writer, Line& line, unsigned part, Quota* quota, OwnLeaves* own) {
     PageLimit& limit = *space_.limit();
     if (Part(limit, line, part).count == 0) return 0;
@@ -294,8 +299,9 @@ class LeafEviction<Space, Compare> {
     return true;
   }
 
-  // Moves the pages of the next part of the memory to its front, as far as no other thread has locked them;
-  // long values stay where they are. `must`: of all parts, until some have moved. False if none has moved.
+  // Moves the pages of the next part of the memory to the front of that part, except pages that
+  // another thread has locked. Long values stay where they are. `must`: tries all parts until some
+  // page has moved. Returns false if none has moved.
   bool MovePagesTogether(WriterState& writer, bool must) {
     struct Page {
       std::uint32_t unit, id;
@@ -355,7 +361,7 @@ class LeafEviction<Space, Compare> {
     return true;
   }
 
-  // A key that belongs into the leaf: its low fence, or its first key; none if it has neither.
+  // Returns a key of the leaf's range: its low fence or its first key, or none if it has neither.
   static std::optional<std::string> KeyOfLeaf(const View& page) {
     std::optional<std::string> key;
     HAKO_TRY {

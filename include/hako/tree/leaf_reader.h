@@ -19,7 +19,7 @@
 
 namespace hako::tree {
 
-// Which leaf to read: that of a key, that of the greatest key below it, the first, the last.
+// Which leaf to read: that of a key, that of the greatest key below it, the first or the last.
 enum class Seek { kAt, kBefore, kFirst, kLast };
 
 template <class Space, Comparator Compare>
@@ -60,7 +60,7 @@ class LeafReader {
       const View page = copy.view();
       if (page.level() < level) return absl::DataLossError("the root of the tree cannot be read");
       const unsigned i = ChildFor(page, seek, key);
-      const unsigned slot = downwards ? i : i + 1;  // its key is the fence
+      const unsigned slot = downwards ? i : i + 1;  // the key of this slot is the fence
       if (slot > 0 && slot < page.count()) {
         std::optional<std::string> fence(std::in_place);
         Builder::CopyKeyOf(page, slot, &*fence);
@@ -89,11 +89,12 @@ class LeafReader {
     }
   }
 
-  // Descends to both keys side by side. Pages may be changing at the same time: the result is only a hint.
+  // Descends to both keys at the same time. Pages may be changing at the same time: the result is
+  // only a hint.
   std::uint64_t CountAbout(std::string_view from, std::string_view to) const {
     static constexpr std::uint64_t kUsualSlots = 128;
     Reached low{&pages_.root(), Lock(pages_.root().version).ReadVersion()}, high = low;
-    std::uint64_t pages = 0;  // from the low one to the high one
+    std::uint64_t pages = 0;  // number of pages from the low key's page to the high key's
     for (int level = static_cast<int>(pages_.ViewOf(pages_.root()).level());; --level) {
       const View first = pages_.ViewOf(*low.line), last = pages_.ViewOf(*high.line);
       const bool good = ((low.version | high.version) & Lock::kLocked) == 0 && static_cast<int>(first.level()) == level &&
@@ -118,7 +119,7 @@ class LeafReader {
   }
 
   std::vector<std::string> Parts(unsigned parts) const {
-    // The keys of a level's slots, from the root down until there are enough.
+    // Takes the keys of the slots of a level, going down from the root until there are enough.
     std::vector<std::string> bounds, next;
     for (unsigned level = pages_.ViewOf(pages_.root()).level(); level > 0 && bounds.size() + 1 < 4 * parts; --level) {
       next.clear();
@@ -161,8 +162,8 @@ class LeafReader {
         return page.count() - 1;
     }
   }
-  // Whether the fences of a page enclose the key sought. If they do for every page read, a scan that
-  // continues at a fence terminates.
+  // Whether the fences of a page enclose the key sought. A scan that checks this for every page,
+  // and continues at a fence, terminates.
   static bool HasSought(const View& page, Seek seek, std::string_view key) {
     const format::PageTail tail = page.tail();
     const bool first = (tail.edges & format::PageTail::kNoLow) != 0, last = (tail.edges & format::PageTail::kNoHigh) != 0;
@@ -222,8 +223,8 @@ class LeafReader {
     }
   }
 
-  // Loads a page that a descent found evicted: child number `child` of `above`. The more leaves a scan
-  // has missed, the more of those beyond it are loaded too, with reads that are in flight together.
+  // Loads a page that a descent found evicted: child number `child` of `above`. The more leaves a
+  // scan has missed, the more of the next leaves are loaded with it, by concurrent reads.
   Status LoadIfMissed(const Reached& page, Line* above, unsigned child, bool backwards, Copy* copy) const {
     typename Copy::Scan& scan = copy->scan;
     const bool once = page.level == 0 && scan.misses >= kShortScan;

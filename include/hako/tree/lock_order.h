@@ -1,4 +1,4 @@
-// The order in which the threads of a TreeDBM take locks: that of the numbers. *Tried* means that a
+// The order in which the threads of a TreeDBM take locks: ascending numbers. *Tried* means that a
 // thread never waits for the lock. An access to a mapped file can always be a page fault; "I/O"
 // here means calls of the file.
 //

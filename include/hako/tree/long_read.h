@@ -24,9 +24,9 @@
 
 namespace hako::tree {
 
-// Reads a long value by turns: Has, while the leaf that names it is locked or its version is
-// checked afterwards; Read, with nothing locked; Has again, until it is true. A value that was
-// replaced meanwhile is read again.
+// Reads a long value in alternating steps: Has, while the leaf that names it is locked or its
+// version is checked afterwards; Read, with nothing locked; Has again, until it returns true. A
+// value that was replaced meanwhile is read again.
 template <File FileT>
 class LongRead {
  public:
@@ -49,8 +49,8 @@ class LongRead {
       Forget();
       return unsaved_->is_filled();
     }
-    // Before memory is taken for a value that the file cannot hold. If the value was replaced
-    // meanwhile, the leaf has another version.
+    // Checked before memory is taken: the file cannot hold a value of this size. If the value was
+    // replaced meanwhile, the leaf has another version.
     if (!has_read_ && name.size > store_->file().Size()) {
       status_ = absl::DataLossError("a reference to a long value is damaged");
       return true;
@@ -84,7 +84,7 @@ class LongRead {
     view_ = {out, size};
   }
 
-  // Read, of which only status() is wanted.
+  // As Read, but only for status().
   void Check() {
     if (unsaved_ != nullptr) return (void)unsaved_->Wait();
     has_read_ = true;
@@ -94,7 +94,7 @@ class LongRead {
     status_ = entry.ok() ? store_->pages().CheckLong(id, entry_, static_cast<std::size_t>(name_.size)) : entry.status();
   }
 
-  // REQUIRES: the last Has returned true (unchecked: the result is not kept)
+  // REQUIRES: the last call of Has returned true (unchecked: the result is not kept)
   const Status& status() const { return status_; }
   std::string_view bytes() const { return unsaved_ != nullptr ? unsaved_->Wait() : view_; }
 

@@ -44,7 +44,7 @@ class LongValues {
   // Removes a value, and returns it if it is unsaved.
   Pointer Remove(std::uint32_t id) {
     sync::MutexLock lock(mutex_);
-    // More may be freed than there are: the file is damaged.
+    // A damaged file may name more long values than it counts.
     if (num_values() > 0) num_values_.fetch_sub(1, std::memory_order_relaxed);
     const auto found = unsaved_.find(id);
     return found != unsaved_.end() ? Drop(found) : nullptr;
@@ -56,12 +56,12 @@ class LongValues {
     return found != unsaved_.end() ? found->second : nullptr;
   }
 
-  // All unsaved values, for a checkpoint.
+  // Returns all unsaved values, for a checkpoint.
   std::vector<Unsaved> AllUnsaved() const {
     sync::MutexLock lock(mutex_);
     return {unsaved_.begin(), unsaved_.end()};
   }
-  // A checkpoint has written these.
+  // Call this when a checkpoint has written these values.
   void NoteSaved(std::span<const Unsaved> values) {
     sync::MutexLock lock(mutex_);
     for (const auto& [id, value] : values) {

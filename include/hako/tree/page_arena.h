@@ -1,10 +1,11 @@
 // Pages in memory, each only as large as it must be: the space of BabyDBM (tree/page_space.h).
 //
-// Page memory consists of runs of 128-byte units in one arena, free ones (tree/unit_runs.h) and those
-// of pages. So pages can grow and shrink by single units with little waste between them. The lines
-// that name pages lie in a separate arena and never move. Values too long for a page are malloc
-// blocks, or runs of units where there is a limit in bytes (tree/page_limit.h). They are copied, read
-// and freed while no page is locked (tree/shared_value.h).
+// Page memory is one arena of 128-byte units. It consists of the runs of units that pages have, and
+// of free runs (tree/unit_runs.h). So pages can grow and shrink by single units with little waste
+// between them. The lines that name pages lie in a separate arena and never move. Values too long
+// for a page are malloc blocks, or runs of units where there is a limit in bytes
+// (tree/page_limit.h). They are copied, read and freed while no page is locked
+// (tree/shared_value.h).
 //
 // Invariants
 //   1. A unit belongs to one page, one long value, one free run or one hole.
@@ -54,10 +55,10 @@ class PageArena : public ResidentSpace {
   // Unit numbers have 32 bits.
   static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);
 
-  // Both limits are lower if the process has less address space. Below `small` bytes of pages,
-  // memory is taken in small system pages. `id_capacity` is a power of two: no page has an id at or
-  // above it; 0 = as many as `max_bytes` can have pages. Made: PageArena, or a class derived from it
-  // that has its constructor.
+  // Both limits are lower if the process has less address space. As long as the pages have less
+  // than `small` bytes, their memory is taken in small system pages. `id_capacity` is a power of
+  // two: no page has an id at or above it; 0 = as many as `max_bytes` can have pages. Made is
+  // PageArena or a derived class with the same constructor.
   template <class Made = PageArena>
   static StatusOr<std::unique_ptr<Made>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual,
                                                 std::uint64_t id_capacity = 0, const Capacity& capacity = {}) {
@@ -83,13 +84,13 @@ class PageArena : public ResidentSpace {
 
   // Ids are at most this large; one less than a power of two.
   std::uint32_t id_mask() const { return id_mask_; }
-  // Lines by page id, for all ids up to id_mask(). The line of an id without a page is readable,
-  // and nothing changes it.
+  // The lines of all ids up to id_mask(). The line of an id without a page is readable, and nothing
+  // changes it.
   Line* lines() const { return lines_; }
   // The address of unit 0.
   char* memory() const { return base_; }
 
-  // A page without memory; its line is locked. 0 if out of memory.
+  // Returns the id of a new page without memory, whose line is locked; 0 if out of memory.
   std::uint32_t NewPage() {
     sync::MutexLock lock(mutex_);
     const auto is_locked = [this](std::uint32_t id) {
@@ -127,7 +128,7 @@ class PageArena : public ResidentSpace {
     GiveId(id);
   }
   // Frees the ids in [first, end) that RestorePages has taken but that no page has. NewPage skips
-  // those whose line is locked, as a page of a damaged file names them.
+  // ids whose line is locked: a page of a damaged file names them.
   void FreeIds(std::uint32_t first, std::uint32_t end) {
     sync::MutexLock lock(mutex_);
     ids_.Give(std::max(first, kFirstId), end);
@@ -154,8 +155,8 @@ class PageArena : public ResidentSpace {
     sync::MutexLock lock(mutex_);
     return ids_.EndWithout(ids);
   }
-  // Drops free ids at the end and returns the memory of their lines. A line that is used again has
-  // a version that it never had.
+  // Drops free ids at the end and returns the memory of their lines to the system. When such a line
+  // is used again, it gets a version that it never had.
   void CutIds() {
     sync::MutexLock lock(mutex_);
     ids_.Cut();
@@ -166,8 +167,8 @@ class PageArena : public ResidentSpace {
     line_arena_->Shrink(kept);
   }
 
-  // Memory of this many units for a page, with undefined contents: its first unit, or 0 if there is
-  // none with all page memory within `limit` bytes.
+  // Allocates this many units for a page, with undefined contents, and returns the first; 0 if all
+  // page memory would then exceed `limit` bytes.
   std::uint32_t Allocate(unsigned units, std::uint64_t limit = kBytesMax) {
     sync::MutexLock lock(mutex_);
     std::uint32_t run = 0;
@@ -183,8 +184,8 @@ class PageArena : public ResidentSpace {
     return run;
   }
 
-  // Until CutEnd, memory beyond `bytes` is not allocated, unless Allocate has no limit and finds
-  // nothing else. CutEnd then returns the free memory at the end.
+  // Until CutEnd is called, memory beyond the first `bytes` bytes is not allocated, unless Allocate
+  // has no limit and finds nothing else. CutEnd then returns the free memory at the end.
   void Retreat(std::uint64_t bytes) {
     sync::MutexLock lock(mutex_);
     retreat_ = static_cast<std::uint32_t>(bytes / format::kPageUnit);
@@ -230,7 +231,7 @@ class PageArena : public ResidentSpace {
     explicit Reservation(PageArena& arena) : arena_(arena) {}
     Reservation(const Reservation&) = delete;
     ~Reservation() { (void)End(); }
-    // False if so much is neither free nor left. `exceeds`: the thread is never refused memory.
+    // Returns false if there is not so much memory. `exceeds`: the thread is never refused memory.
     bool Take(std::uint64_t bytes, bool exceeds) {
       if (!arena_.HasByteLimit() || is_taken_) return true;
       sync::MutexLock lock(arena_.mutex_);
@@ -242,7 +243,7 @@ class PageArena : public ResidentSpace {
     }
     // Whether the thread has taken more than the budget.
     bool HasExceeded() const { return reserved_.has_exceeded; }
-    // False if more is in use than without a reservation may be.
+    // False if more memory is in use than the limit allows without a reservation.
     bool End() {
       if (!is_taken_) return true;
       sync::MutexLock lock(arena_.mutex_);
@@ -266,9 +267,9 @@ class PageArena : public ResidentSpace {
     sync::MutexLock lock(mutex_);
     return MakeRoom(0, true);
   }
-  // Where there is a limit in bytes: a part of the memory whose pages should be moved together, so that the
-  // free units between them are a run. {0, 0} if few bytes were evicted since another part was; `must`: in any
-  // case.
+  // Where there is a limit in bytes: returns a part of the memory whose pages should be moved
+  // together, so that the free units between them become one run; {0, 0} if few bytes were evicted
+  // since the last part was returned. `must`: returns a part in any case.
   UnitRuns::Span NextPart(bool must) {
     static constexpr std::uint32_t kLeast = (128 << 10) / format::kPageUnit, kMost = (8 << 20) / format::kPageUnit;
     sync::MutexLock lock(mutex_);
@@ -283,7 +284,8 @@ class PageArena : public ResidentSpace {
   }
 
   void NoteEvicted(std::uint64_t bytes) { evicted_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-  // Takes the free run before this unit: its first unit, or `unit` if there is none.
+  // Takes the free run before this unit and returns the first unit of the run, or `unit` if there
+  // is none.
   std::uint32_t TakeRunBefore(std::uint32_t unit) {
     sync::MutexLock lock(mutex_);
     const std::uint32_t run = runs_.BeginOfRunBefore(unit);
@@ -361,11 +363,11 @@ class PageArena : public ResidentSpace {
     sync::MutexLock lock(mutex_);
     return free_units_ * format::kPageUnit;
   }
-  // Page memory never takes more.
+  // Limit of all page memory.
   std::uint64_t max_page_bytes() const { return page_arena_->max_bytes(); }
   std::uint64_t page_bytes() const { return page_arena_->end() - storage::Arena::kExtentAlignment; }
   std::uint64_t line_bytes() const { return line_arena_->end() - storage::Arena::kExtentAlignment; }
-  // Of Stats: memory that is not for pages or values.
+  // For Stats: memory for other things than pages and values.
   std::uint64_t table_bytes() const {
     if (!HasByteLimit()) return line_bytes();
     sync::MutexLock lock(mutex_);
@@ -407,7 +409,7 @@ std::uint32_t FindRun(unsigned units, std::uint64_t limit) ABSL_EXCLUSIVE_LOCKS_
     }
     const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
     if (page_arena_->end() + bytes > limit) return 0;
-    // Now, as freeing must not need memory.
+    // Reserved now, because freeing must not need memory.
     runs_.Reserve((page_arena_->end() + bytes + 2 * kHugePage) / format::kPageUnit);
     const auto offset = page_arena_->Allocate(bytes);
     if (!offset.ok()) return 0;
@@ -470,9 +472,10 @@ static std::uint32_t UnitsOf(std::uint64_t bytes) {
 static constexpr std::uint64_t kSystemPage = 4096, kUnitsOfPage = kSystemPage / format::kPageUnit;
 static constexpr std::uint64_t kPagesAtOnce = 16;  // pages that become a free run together, while there are as many
 static constexpr unsigned kRunsSeen = 32;          // of each bin
-static constexpr std::uint32_t kMovedFor = 8;      // bytes that may be moved for each that is evicted
+static constexpr std::uint32_t kMovedFor = 8;      // bytes that may be moved for each evicted byte
 bool HasByteLimit() const { return has_byte_limit_; }
-// A run that fits, which is then free; 0 if the thread must evict first.
+// Makes a free run that is large enough and returns its first unit; 0 if the thread must evict
+// first.
 [[gnu::noinline]] std::uint32_t FindRunWithin(std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   const std::uint64_t bytes = std::uint64_t{units} * format::kPageUnit;
   Reserved* const mine = MyReservation();
@@ -523,7 +526,7 @@ std::uint64_t MakeHoles(std::uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex
   std::uint64_t made = 0;
   while (made < pages) {
     UnitRuns::Span run = runs_.Largest();
-    if (run.units < 2 * kUnitsOfPage - 1) {  // it need not have a whole page
+    if (run.units < 2 * kUnitsOfPage - 1) {  // a shorter run need not contain a whole page
       if (!may_have_pages_) break;
       run = runs_.FindAligned(kUnitsOfPage);
       may_have_pages_ = run.units != 0;
@@ -550,12 +553,12 @@ bool MayAddLine() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   return MakeRoom(2, mine != nullptr) || (mine != nullptr && mine->exceeds);
 }
 
-// Bytes that may be counted in addition.
+// Returns how many more bytes may be counted.
 std::uint64_t Room(bool is_reserved) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   const std::uint64_t budget = limit_->Budget() - (is_reserved ? 0 : limit_->Spare());
   return budget - std::min(budget, Counted());
 }
-// Makes holes until this many pages may be counted in addition. False if there are not enough.
+// Makes holes until this many more pages may be counted. Returns false if that is not possible.
 bool MakeRoom(std::uint64_t pages, bool is_reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   const std::uint64_t budget = limit_->Budget() - (is_reserved ? 0 : limit_->Spare());
   const std::uint64_t wanted = Counted() + pages * kSystemPage;
@@ -578,7 +581,8 @@ Reserved* MyReservation() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   return mine;
 }
 
-// The thread needs this memory for the pages that replace those it frees.
+// Adds to the reservation the units that the thread is about to free, because it needs as many for
+// the pages that replace these.
 void AddToReservation(std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   Reserved* const mine = MyReservation();
   if (mine == nullptr) return;
@@ -607,8 +611,8 @@ bool may_have_pages_ ABSL_GUARDED_BY(mutex_) = true;  // free runs of fewer than
 Reserved* reservations_ ABSL_GUARDED_BY(mutex_) = nullptr;
 std::uint64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, of all reservations
 IdPool ids_ ABSL_GUARDED_BY(mutex_){kFirstId};
-std::uint32_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;   // no line of a freed id has a later one
-std::uint32_t least_version_ ABSL_GUARDED_BY(mutex_) = 0;  // that the line of a new page has
+std::uint32_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;   // no line of a freed id has a later version
+std::uint32_t least_version_ ABSL_GUARDED_BY(mutex_) = 0;  // version that the line of a new page has at least
 }
 ;
 

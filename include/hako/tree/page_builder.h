@@ -42,9 +42,9 @@ class PageBuilder {
     count_ += to - from;
   }
 
-  // Chooses the prefix, after the last Add: the bytes that the fences share or, at an edge of the
-  // tree, that all keys share, but short enough to leave the heads full. `coming` is a key that
-  // will be inserted afterwards.
+  // Chooses the prefix; call it after the last Add. The prefix has the bytes that the fences share
+  // or, at an edge of the tree, that all keys share, but it is never so long that a head is not
+  // full. `coming` is a key that will be inserted afterwards.
   void ChoosePrefix(std::optional<std::string_view> coming) {
     if constexpr (!View::kBytewise) return;
     if (!guarded()) {
@@ -90,9 +90,9 @@ class PageBuilder {
     return std::clamp(i, least, count - least);
   }
 
-  // Writes the page to new memory and makes `line` name it. The line must be locked or unknown to
-  // other threads. The memory that it named before is not freed. Leaves room for `more_slots` slots
-  // and for cells of `spare` bytes. False if out of memory.
+  // Writes the page to new memory and makes `line` name that memory. The line must be locked or
+  // unknown to other threads. The memory that the line named before is not freed. Leaves room for
+  // `more_slots` slots and for cells of `spare` bytes. False if out of memory.
   bool Build(Space& space, Line& line, unsigned more_slots, unsigned spare) {
     const unsigned cells = CellBytes();
     format::PageTail tail;
@@ -108,7 +108,7 @@ class PageBuilder {
     shape.prefix = static_cast<std::uint16_t>(prefix_.size());
     shape.groups = format::GroupsFor(level_ > 0 ? format::kPageSlotsMax : count_ + more_slots);
     const unsigned units = (shape.slots() * shape.slot_size() + heap + cells + spare + format::kPageUnit - 1) / format::kPageUnit;
-    // No page of ours is, but one of a forged file can be.
+    // No page that hako has made is so large, but a page of a forged file can be.
     if (units > format::kPageUnitsMax) return false;
     shape.units = static_cast<std::uint8_t>(units);
     const std::uint32_t unit = space.Allocate(units);
@@ -177,7 +177,7 @@ class PageBuilder {
       sync::StoreShared(end - size, cell, size);
       return size;
     }
-    // The bytes cut off are in the head alone.
+    // The bytes that the cell leaves out are in the head.
     if (old < prefix_.size() && sizes.header == 2 && sizes.suffix <= View::kInlined && !no_key) {
       const auto cut = static_cast<unsigned>(prefix_.size() - old);
       const std::uint32_t rest = cut < 4 ? (static_cast<std::uint32_t>(*head) ^ 0x80000000u) << 8 * cut : 0;

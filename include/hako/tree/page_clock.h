@@ -63,7 +63,7 @@ class PageClock {
     return {};
   }
 
-  // Memory for a page that is changed. Evicts other pages for it, but waits for nothing.
+  // Allocates memory for a page that is changed. Evicts other pages for it, but waits for nothing.
   std::uint32_t TakeForChange(unsigned units) {
     sync::MutexLock lock(states.mutex);
     for (unsigned gone = 0; gone < kCooledAtOnce && EvictOne(); ++gone) {
@@ -71,16 +71,16 @@ class PageClock {
     }
     return memory_.TakeBeyondLimit(units);  // until the next checkpoint
   }
-  // Memory for a page to load; evicts other pages for it. 0 if there is none or, without `must`, none
-  // within the limit.
+  // Allocates memory for a page to load; evicts other pages for it. Returns 0 if there is no memory
+  // or, without `must`, none within the limit.
   std::uint32_t TakeForLoad(unsigned units, bool must) ABSL_EXCLUSIVE_LOCKS_REQUIRED(states.mutex) {
     std::uint32_t unit = 0;
     for (bool has_evicted = false;; has_evicted = true) {
       const std::uint64_t limit = memory_.Limit();
       if (memory_.used_bytes() + units * format::kPageUnit <= limit / 8 * 7) unit = memory_.Take(units, limit);
       if (unit != 0) return unit;
-      // If few pages can be evicted, one eviction must do: otherwise each load would cost many of
-      // them.
+      // If few pages can be evicted, one eviction must be enough: otherwise each load would evict
+      // many pages.
       if (has_evicted && dirty_.staying_bytes() > static_cast<std::int64_t>(limit / 2)) break;
       if (!EvictOne()) break;
     }
@@ -96,8 +96,8 @@ class PageClock {
     }
     return false;
   }
-  // Lowers the limit by bytes that HeldPages has added to it, and evicts pages until the rest is
-  // within it, a few at a time, as other threads wait for the lock.
+  // Lowers the limit by bytes that HeldPages has added to it, and evicts pages until the others are
+  // within the limit. Evicts a few at a time, because other threads wait for the lock.
   void EvictToLimit(std::uint64_t bytes) {
     static constexpr std::uint64_t kStep = 128 << 10;
     std::size_t vain = 0;  // pages visited since the last eviction; ends when it reaches all
@@ -123,13 +123,14 @@ class PageClock {
 
  private:
   static constexpr std::size_t kCooledAtOnce = 16;
-  // Of the hand, over kCooledAtOnce pages each, to find one page to evict.
+  // Moves of the hand, over kCooledAtOnce pages each, to find one page to evict.
   static constexpr unsigned kMovesMax = 8;
-  // By one thread, as other threads wait for the lock.
+  // Pages that a thread evicts before it releases the lock, for which other threads wait.
   static constexpr unsigned kEvictedAtOnce = 64;
 
-  // Evicts a page. False if a few moves of the hand found none to evict: when most pages are dirty, a
-  // longer search would cost more than the load. The next call continues where this one ended.
+  // Evicts a page. Returns false if a few moves of the hand have found none to evict: when most
+  // pages are dirty, a longer search would cost more than the load. The next call continues where
+  // this one ended.
   bool EvictOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(states.mutex) {
     for (unsigned moves = 0; moves < kMovesMax; ++moves) {
       CoolSome();
@@ -195,7 +196,7 @@ class PageClock {
   // Ids of cached pages, and of some that no longer are.
   std::vector<std::uint32_t> resident_ ABSL_GUARDED_BY(states.mutex);
   std::size_t hand_ ABSL_GUARDED_BY(states.mutex) = 0;
-  // Ids in the order in which they began to cool; some no longer do.
+  // Ids of pages in the order in which they began to cool; some are no longer cooling.
   std::deque<std::uint32_t> cooling_ ABSL_GUARDED_BY(states.mutex);
   // Ids of the pages that scans passed last; some are no longer cached.
   std::deque<std::uint32_t> behind_ ABSL_GUARDED_BY(states.mutex);

@@ -1,8 +1,7 @@
 // Changes one page, whose line the caller has locked.
 //
 // A page is changed in place as long as the change fits. Otherwise it gets other memory (Resize) or
-// is split (page_tree.h). Values that a reader sees meanwhile are void, as the line's version tells
-// it.
+// is split (page_tree.h). What a reader sees meanwhile is void; the line's version tells it so.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +49,7 @@ class PageEditor {
     return format::Cell::For(key_size - shape().prefix, content.value.size(), content.is_long).Size(View::kInlined);
   }
   HAKO_INLINE bool HasPrefix(std::string_view key) const { return !shape().guarded() || view_.SideOf(key) == 0; }
-  // Whether a new slot with a cell of this size fits without Resize.
+  // Whether a new slot with a cell of this size has room without Resize.
   HAKO_INLINE bool HasRoomFor(unsigned cell_size) const { return shape().count < shape().slots() && shape().room() >= cell_size; }
 
   // Inserts a slot at i. For slot 0 of an inner page, `key` is the page's prefix. REQUIRES: the key
@@ -117,7 +116,7 @@ class PageEditor {
     StoreShape(shape);
   }
 
-  // Whether the key's slot can get this content without Resize, and the change.
+  // Whether the key's slot can get this content without Resize, and the change itself.
   HAKO_INLINE bool HasRoomToStore(typename View::Slot slot, std::string_view key, const Content& content) const {
     return slot.found ? HasRoomToReplace(slot.index, content) : HasPrefix(key) && HasRoomFor(CellSize(key, content));
   }
@@ -174,7 +173,7 @@ class PageEditor {
 
   HAKO_INLINE unsigned SizeOfCell(unsigned i) const { return View::Decode(view_.cell(i)).Size(View::kInlined); }
 
-  // Sets the shape in the line; view() follows it.
+  // Sets the shape in the line and in view().
   HAKO_INLINE void StoreShape(Shape shape) {
     sync::VersionLock(line_.version).AssertLocked();  // invariant 3 of tree/page_tree.h
     std::atomic_ref(line_.shape).store(shape, std::memory_order_relaxed);

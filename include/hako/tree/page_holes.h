@@ -49,8 +49,8 @@ class PageHoles {
     return true;
   }
 
-  // Takes from `least` to `most` pages: of the smallest hole that has `most`, or else of the largest. An
-  // empty range if no hole has `least`. Needs no memory.
+  // Takes `least` to `most` pages from the smallest hole that has `most`, or from the largest hole
+  // if none has. Returns an empty range if no hole has `least`. Needs no memory.
   Range Take(std::uint64_t least, std::uint64_t most) {
     if (by_size_.empty()) return {};
     auto sized = by_size_.lower_bound({most, 0});

@@ -1,8 +1,8 @@
 // The image of a page as read from a file (format/tree_file_format.h).
 //
-// A valid check does not prove that the bytes make sense: they may be forged. Parse proves
+// A valid check does not prove that the bytes make sense: they may be forged. Parse checks
 // everything on which the code that searches and changes the page relies, so that no image can lead
-// it outside of the page or into an endless loop.
+// that code outside the page or into an endless loop.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class PageImage {
     return image;
   }
 
-  // The same of a page of another kind.
+  // As above, for a page of another kind.
   static StatusOr<PageImage> Parse(std::uint32_t id, std::span<const std::byte> bytes, const PageKind& kind, std::uint32_t id_end) {
     PageImage image;
     HAKO_ASSIGN_OR_RETURN(image.other_, kind.Parse(id, bytes, id_end));
@@ -152,7 +152,7 @@ class PageImage {
   }
   std::string_view prefix() const { return {end_ - sizeof(format::PageTail) - shape_.prefix, shape_.prefix}; }
 
-  // The flaw in the fences or the prefix, or nullptr.
+  // Returns the flaw in the fences or the prefix, or nullptr.
   const char* FlawInBounds(const Order& order) const {
     constexpr unsigned kNoLow = format::PageTail::kNoLow, kNoHigh = format::PageTail::kNoHigh;
     const bool bytewise = order.inlined != 0;
@@ -170,8 +170,8 @@ class PageImage {
     return nullptr;
   }
 
-  // The flaw in the slots or their cells, or nullptr. `fixed` is the size of the parts after the
-  // cells.
+  // Returns the flaw in the slots or their cells, or nullptr. `fixed` is the size of the parts
+  // after the cells.
   const char* FlawInSlots(const Order& order, unsigned fixed, std::uint32_t id_end) const {
     // The first slot that has a key.
     const unsigned count = shape_.count, first = shape_.level() > 0 ? 1 : 0;

@@ -2,9 +2,9 @@
 // loads and checks them (tree/buffer_pool.h). The array has one (array/array_pages.h).
 //
 // Such pages form a tree, too. A page of level 0 is a leaf, and its line may be evicted; pages of higher
-// levels name their children by id, and stay in memory once they were loaded. A page has a number among
-// those of its level, which the page that names it implies: an image with another number is refused.
-// The root has number 0. There are no long values.
+// levels name their children by id, and stay in memory once they were loaded. The pages of a level
+// are numbered. The page above implies the number of each page that it names, and an image with
+// another number is refused. The root has number 0. There are no long values.
 //
 // No function is called by a Get or Set of a page that is in memory.
 #pragma once
@@ -22,7 +22,7 @@ class PageKind {
  public:
   // An image that Parse has checked.
   struct Image {
-    format::PageShape shape;   // of the page in memory: level and units count, the rest is the kind's
+    format::PageShape shape;   // shape of the page in memory: level and units have the usual meaning, the kind defines the rest
     std::uint64_t number = 0;  // of the page among those of its level
     unsigned num_children = 0;
     std::span<const std::byte> bytes;

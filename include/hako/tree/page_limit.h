@@ -1,36 +1,38 @@
 // The limit of a tree in memory (base/capacity.h): the part that PageArena and PageTree share.
-// The policy is that of a table (hash/record_limit.h), with 16 slots each of 8 leaves in place of a group
-// of buckets, except that a step evicts either new or kept records, by the share of new ones in the last
-// steps. The hand goes over the pages in the order of their ids, at 8 places at a time: records of
-// neighbouring leaves are often alike, so that some leaves have only popular records, and others only
-// those of a scan.
+// The policy is that of a table (hash/record_limit.h), with two differences: 16 slots in each of 8
+// leaves take the place of a group of buckets, and a step evicts either new or kept records,
+// depending on the share of new ones in the last steps. The hand goes over the pages in the order
+// of their ids, at 8 places at a time: records of neighbouring leaves are often alike, so that some
+// leaves have only popular records, and others only those of a scan.
 //
 // Memory. A limit in bytes is divided: kBeside and a 128th are for the objects of the database and for
 // tables (of free runs, holes, ids), and kWriterBytes for each writer; the rest, the budget, is for pages,
-// long values, lines and use bits. Pages and long values are runs of units of PageArena. It has four times
-// as many addresses as bytes: what finds no free run is put at other addresses, and for that as many system
-// pages without any page or value become holes, which take no memory (tree/page_holes.h).
-// An eviction frees few units here and there. So a thread that evicts also moves the pages of one part of
-// the memory together, for every eighth of its size that was evicted: then its free units are one run.
+// long values, lines and use bits. Pages and long values are runs of units of PageArena. The arena
+// has four times as many addresses as bytes. A page or value that finds no free run gets new
+// addresses; in exchange, as many system pages without any page or value become holes, which take
+// no memory (tree/page_holes.h). An eviction frees few units here and there. So a thread that
+// evicts also moves the pages of one part of the memory together, each time that an eighth of the
+// part's size was evicted. Then the free units of the part are one run.
 //
 // Invariants
-//   1. A record is evicted as Remove removes it: its leaf is locked, the removal is logged first. The
-//      leaf's lock is only tried. A thread that needs memory may also evict from the leaves that it has
-//      locked itself, except the records that it is about to change.
+//   1. A record is evicted as Remove removes it: its leaf is locked, and the removal is logged
+//      first. The evicting thread only tries to lock the leaf. A thread that needs memory may also
+//      evict from the leaves that it has locked itself, except the records that it is about to
+//      change.
 //   2. An eviction takes no memory of pages and changes no other page. A leaf that it leaves sparse is
-//      joined with a neighbour once the thread has released its locks (PageTree::JoinSparse); if the
-//      limit is in bytes, at once: it waits for pages above the leaf only, and changes no page that the thread
-//      had locked before.
-//   3. A line without a page has a shape of 0 bytes, so the hand passes by.
-//   4. What PageArena counts is within the budget: a system page of its memory from when it is first
-//      used until it is a hole, a system page of lines and the one of their use bits from when the first of
-//      them is used. A page is free memory again once it is freed, a long value once also its last reader
-//      has dropped it.
+//      joined with a neighbour once the thread has released its locks (PageTree::JoinSparse); if
+//      the limit is in bytes, this is done at once: the join waits only for pages above the leaf,
+//      and changes no page that the thread had locked before.
+//   3. A line without a page has a shape of 0 bytes, so the hand skips it.
+//   4. The memory that PageArena counts is within the budget. It counts a system page of the arena
+//      from its first use until it becomes a hole, and a system page of lines, with the page of
+//      their use bits, from the first use of a line. The memory of a page is free once the page is
+//      freed; that of a long value, once its last reader has dropped it, too.
 //   5. An update of one record that gets no memory has changed no record; the thread evicts some and tries
-//      again. A batch cannot fail once it is logged: before, it reserves what its pages may need. If that
-//      is too little, it takes more than the budget and evicts as much before it goes on.
-//   6. Leaves are joined by one thread at a time, and it may use Spare() bytes that others may not: it takes
-//      memory before it returns more.
+//      again. A batch cannot fail once it is logged, so it first reserves what its pages may need.
+//      If that was too little, the batch exceeds the budget and evicts as much before it goes on.
+//   6. One thread at a time joins leaves. It may use Spare() bytes that no other thread may use,
+//      because it takes memory before it returns more.
 //
 // Thread-safe.
 #pragma once
@@ -55,7 +57,7 @@ class PageLimit : public sync::CacheLimit {
  public:
   using Line = format::PageLine;
   static constexpr std::uint64_t kBeside = 40 << 10;
-  static constexpr std::uint64_t kWriterBytes = 1 << 10, kWritersBeside = 4;  // so many writers are in kBeside
+  static constexpr std::uint64_t kWriterBytes = 1 << 10, kWritersBeside = 4;  // kBeside includes this many writers
   static constexpr std::uint64_t kSpareMin = 16 << 10, kSpareMax = 64 << 10;
   static constexpr std::uint64_t kAddressesOf = 4;  // for each byte
 
@@ -63,8 +65,8 @@ class PageLimit : public sync::CacheLimit {
   PageLimit(const Capacity& capacity, const Line* lines, std::byte* uses)
       : CacheLimit(capacity), origin_(reinterpret_cast<std::uintptr_t>(uses) - reinterpret_cast<std::uintptr_t>(lines)) {}
 
-  // Adds a step of the hand, which has seen this many records and new records. Returns whether more than
-  // a quarter of the records seen by the last steps are new.
+  // Adds a step of the hand, which has seen this many records, of which so many were new. Returns
+  // whether more than a quarter of the records seen by the last steps are new.
   bool HasManyNew(unsigned records, unsigned fresh) {
     const auto add = [](std::atomic<std::uint64_t>& sum, std::uint64_t seen) {
       const std::uint64_t old = sum.load(std::memory_order_relaxed), now = old - old / kStepsSeen + seen;
@@ -88,7 +90,7 @@ class PageLimit : public sync::CacheLimit {
   // One thread at a time joins leaves at the limit.
   std::atomic_flag& joins() { return joins_; }
 
-  // A Get has found its record in this slot of the leaf, or not found it.
+  // Call this when a Get has found its record in this slot of the leaf, or has not found it.
   template <class Slot>
   HAKO_INLINE void NoteFetched(const Line& leaf, const Slot& slot) {
     counts().Add(slot.found);
@@ -108,9 +110,9 @@ class PageLimit : public sync::CacheLimit {
  private:
   static constexpr std::uint64_t kStepsSeen = 32;
 
-  const std::uintptr_t origin_;  // where that of a line at address 0 would be
-  // Records and new records that the hand has seen, each step counted for less than the next. An update
-  // by one of several threads may be lost.
+  const std::uintptr_t origin_;  // where the PageUse of a line at address 0 would be
+  // Records and new records that the hand has seen, where each step counts less than the next. An
+  // update by one of several threads may be lost.
   std::atomic<std::uint64_t> seen_{0}, fresh_seen_{0};
   std::atomic_flag joins_;
 };

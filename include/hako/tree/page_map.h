@@ -2,11 +2,11 @@
 // is read when one of its entries is first needed, and stays in memory until it has no entries. The
 // address space for all entries is reserved at once; it decides how many ids the tree can have.
 //
-// Thread safety: only one thread at a time changes entries. All threads, that one too, hold the
-// caller's lock during each call, with one exception: the thread that changes entries may call
-// SortChanged and ForEach without it, as other threads only add nodes. The `read` argument of a
-// call may release the lock while it reads, so that no thread waits for another thread's I/O; the
-// map checks afterwards that the node is still needed.
+// Thread safety: only one thread at a time changes entries. Every thread holds the caller's lock
+// during each call, with one exception: the thread that changes entries may call SortChanged and
+// ForEach without the lock, because other threads only add nodes. The `read` argument of a call may
+// release the lock while it reads, so that no thread waits for another thread's I/O; the map checks
+// afterwards that the node is still needed.
 #pragma once
 
 #include <sys/mman.h>
@@ -34,7 +34,8 @@ class PageMap {
   using Entry = format::PageEntry;
   using Node = std::span<Entry, format::kMapFanout>;
 
-  // For ids below `id_end` and, as far as the process has address space, others.
+  // A map for the ids below `id_end` and for as many others as the address space of the process
+  // allows.
   static StatusOr<PageMap> Create(const std::array<Entry, format::kMapRoots>& roots, std::uint32_t id_end = 0) {
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t id_capacity, ChooseCapacity(id_end));
     PageMap map;
@@ -99,7 +100,8 @@ class PageMap {
     }
     return absl::OkStatus();
   }
-  // The nodes that WriteOut has written are in the file. Unloads nodes without entries.
+  // Call this once the nodes that WriteOut has written are in the file. Unloads nodes without
+  // entries.
   void MarkWritten() {
     for (unsigned level = 0; level < format::kMapLevels; ++level) {
       for (const std::uint64_t node : std::exchange(levels_[level].changed, {})) {
@@ -108,8 +110,8 @@ class PageMap {
       }
     }
   }
-  // WriteOut has failed, or its writes are lost: the entries that name changed nodes are void.
-  // withdraw(entry) returns whether to clear an entry.
+  // Call this if WriteOut has failed or its writes are lost: the entries that name changed nodes
+  // are void. withdraw(entry) returns whether to clear an entry.
   template <class Withdraw>
   void TakeBack(Withdraw&& withdraw) {
     for (unsigned level = 0; level < format::kMapLevels; ++level) {
@@ -120,7 +122,7 @@ class PageMap {
     }
   }
 
-  // Has the next WriteOut write a loaded node again.
+  // Makes the next WriteOut write a loaded node again.
   void MarkChanged(unsigned level, std::uint64_t node) {
     std::uint8_t& flags = FlagsOf(level, node);
     if ((flags & kChanged) == 0) levels_[level].changed.push_back(node);  // first, as it may throw
@@ -137,9 +139,10 @@ class PageMap {
     HAKO_RETURN_IF_ERROR(LoadOrMake(level, node, read));
     return true;
   }
-  // Visits every entry that is not empty: visit(level, number, entry), for nodes too. Images have
-  // level -1 and their id as number, and come in ascending order. load(level, node) takes the lock
-  // and calls Load. Images of ids below `first`, and nodes that begin below it, are left out.
+  // Calls visit(level, number, entry) for every entry that is not empty, including those of nodes.
+  // Images have level -1 and their id as number, and come in ascending order. load(level, node)
+  // takes the lock and calls Load. Images of ids below `first`, and nodes that begin below it, are
+  // left out.
   template <class LoadNode, class F>
   Status ForEach(LoadNode&& load, F&& visit, std::uint64_t first = 0) {
     for (unsigned root = 0; root < format::kMapRoots; ++root) {
@@ -172,7 +175,7 @@ class PageMap {
     std::vector<std::uint8_t> flags;     // by node
     std::vector<std::uint64_t> changed;  // nodes that are kChanged
   };
-  // Reserves what that many ids will take, and gives it back.
+  // Reserves the address space that this many ids need, and gives it back.
   static StatusOr<std::uint64_t> ChooseCapacity(std::uint32_t id_end) {
     const std::uint64_t least = std::max(kIdsMin, std::bit_ceil(id_end + std::uint64_t{id_end} / 8));
     HAKO_ASSIGN_OR_RETURN(const auto room, storage::ReservedMemory::ReserveUpTo(format::kTreeIdsMax * kBytesPerId,
@@ -216,7 +219,7 @@ class PageMap {
     if (!IsHere(level, node)) HAKO_RETURN_IF_ERROR(LoadOrMake(level, node, read));
     return EntryAt(level, index);
   }
-  // Loads the topmost missing node on the way to this one until this one is loaded. A node that no
+  // Loads the missing nodes on the way to this one, from the top, and then this one. A node that no
   // entry names is created empty.
   template <class Read>
   Status LoadOrMake(unsigned level, std::uint64_t node, Read& read) {

@@ -12,12 +12,12 @@
 
 namespace hako::tree {
 
-// A writer's update of several leaves. All keys are decided on before the first change, and steps
-// that can fail are tried before it; the last of them appends the whole update to the log, as one
-// run. When a leaf is split, both halves stay locked. Long values are read before the first lock and
-// never while one is held, except for a capture (sync/range_capture.h): if the locked leaves name long
-// values that the visitor needs and that were
-// not read, all leaves are unlocked, the values read, and the leaves locked again.
+// A writer's update of several leaves. The visitor decides on all keys before the first change.
+// Steps that can fail come before that change, too; the last of them appends the whole update to
+// the log, as one run. When a leaf is split, both halves stay locked. Long values are read before
+// the first lock and never while one is held, except for a capture (sync/range_capture.h): if the
+// locked leaves name long values that the visitor needs and that were not read, all leaves are
+// unlocked, the values read, and the leaves locked again.
 template <class Space, Comparator Compare>
 template <class ActionT>
 class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
@@ -43,7 +43,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     for (Line* line : halves_) tree_.Unlock(line, changed_);
     this->UnlockAll(changed_);
     this->ReleaseHeld(changed_);
-    deferred_.Finish();  // before this thread pauses: other threads may be waiting for its values
+    deferred_.Finish();  // before this thread pauses, because other threads may be waiting for its values
     tree_.EndWrite(writer_, changed_);
     for (const std::size_t i : sparse_) {
       LeafGuard guard(tree_, writer_, tree_.LockLeafByCall(writer_, keys_[i]));
@@ -57,7 +57,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     HAKO_CATCH_NO_MEMORY()  // the leaves stay sparse
   }
 
-  // Whether none is empty and each ends before the next one begins.
+  // Whether no range is empty and each ends before the next one begins.
   static bool AreAscending(std::span<const Range> ranges) {
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       if (ranges[i].to && Compare::Compare(ranges[i].from, *ranges[i].to) >= 0) return false;
@@ -79,7 +79,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   }
 
  private:
-  // Whose key a Set stores, and whether in place of a record that is to be removed first.
+  // Says whose key a Set stores, and whether another record is removed first.
   struct Spelling {
     std::size_t key = 0;
     bool renews = false;
@@ -101,7 +101,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
   };
 
-  // The key of the decision at `i` as it is to be stored.
+  // The key to be stored for the decision at `i`.
   std::string_view KeyOf(std::size_t i) const {
     if constexpr (PageTree::kHasSpellings) {
       if (decisions_[i].Sets()) return keys_[decisions_[i].spelling.key];
@@ -134,7 +134,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   // Does all that can fail: checks that there is room, reserves memory, marks the leaves, stores long
   // values.
   Status Prepare() {
-    static constexpr std::uint64_t kSlack = 32;  // of a record: its slot, the header of its cell
+    static constexpr std::uint64_t kSlack = 32;  // bytes of a record's slot and of the header of its cell
     std::uint64_t num_sets = 0, num_growing = 0, num_leaves = 0, bytes = 0;
     const Line *last_set = nullptr, *last_marked = nullptr;
     bool has_long = false;
@@ -169,7 +169,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return num_sets != 0 && has_limit ? Reserve() : absl::OkStatus();
   }
-  // Evicts a few records of other keys; false if there are none that it can evict.
+  // Evicts a few records of other keys. Returns false if it can evict none.
   bool Evict() {
     if constexpr (LimitedPageSpace<Space>) {
       if (sorted_leaves_.empty()) {
@@ -185,7 +185,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return false;
   }
-  // Reserves as much memory as the pages of all sets may need in addition at any moment.
+  // Reserves as much memory as the pages may need in addition, at any moment, for all sets.
   Status Reserve() {
     std::uint64_t bytes = 0;
     for (std::size_t n = 0; n < order_.size();) {
@@ -219,7 +219,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return absl::OkStatus();
   }
-  // If the reservation was too small.
+  // For a reservation that was too small.
   void EvictIfExceeded() {
     if constexpr (LimitedPageSpace<Space>) {
       if (reservation_.HasExceeded()) [[unlikely]] {
@@ -268,8 +268,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     leaves_.reserve(leaves_.size() + splits);
   }
 
-  // The ranges come first, as in RemoveRanges and Apply. Updates with an applied index are in the log
-  // in the order in which they set it.
+  // The ranges are logged first, in the order of RemoveRanges and Apply. Updates with an applied
+  // index are in the log in the order in which they set it.
   Status Log() {
     if (!batch_.applied_index) return Append();
     sync::MutexLock lock(tree_.applied_mutex_);
@@ -329,7 +329,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return absl::OkStatus();
   }
-  // In a large update, the leaves that were locked long ago are no longer in the caches.
+  // In a large update, the leaves that were locked first are no longer in the processor's caches.
   void PrefetchBehind(std::size_t n) {
     static constexpr std::size_t kLarge = 256, kLines = 16, kSlots = 8, kCells = 4;
     if (order_.size() < kLarge || n + kLines >= order_.size()) return;
@@ -350,8 +350,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     tree_.count_.Add(writer_, -1);
   }
 
-  // Stores into leaves_[leaf]. If that leaf is split, the part with the key takes its place; the others
-  // are appended, and those behind it come next.
+  // Stores into leaves_[leaf]. If that leaf is split, the part with the key takes its place. The
+  // other parts are appended to leaves_; those behind the key come next.
   Status Set(std::size_t leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
              typename View::Place place) {
     SplitResult halves{leaves_[leaf], &halves_};
@@ -399,7 +399,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
   }
 
-  // The read of a key's long value, and whether it has the value that the leaf names now.
+  // The read of a key's long value, and whether it has read the value that the leaf names now.
   struct LongLook : LongRead {
     using LongRead::LongRead;
     bool has = false;
@@ -436,14 +436,15 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
 
   const Batch<ActionT>& batch_;
   absl::InlinedVector<Decision, Leaves::kUsualKeys> decisions_;
-  Halves halves_;  // locked: the other parts of a leaf that is split
-  // In leaves_, the parts of the current leaf that come behind the one in use; the next one is the last.
+  Halves halves_;  // locked: the other parts of the leaf that is being split
+  // Indices in leaves_ of the parts of the current leaf that come behind the part in use. The last
+  // element is the next part.
   absl::InlinedVector<std::size_t, Leaves::kUsualKeys> ahead_;
   absl::InlinedVector<std::size_t, Leaves::kUsualKeys> sparse_;
   absl::InlinedVector<const Line*, Leaves::kUsualKeys> sorted_leaves_;  // leaves_ by address, for Evict
   // By index of the first of equal keys; valid until the call returns.
   std::map<std::size_t, LongLook> long_values_;
-  // Finished when all is unlocked; it may store one of long_values_.
+  // Finishes once everything is unlocked; it may store one of long_values_.
   Deferred deferred_{tree_.space_};
   typename PageTree::Reservation reservation_{tree_.space_};
   bool changed_ = false, has_removed_ = false, is_marked_ = true;

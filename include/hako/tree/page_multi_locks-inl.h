@@ -30,9 +30,10 @@ class PageTree<Space, Compare>::LockedLeaves {
   }
   ~LockedLeaves() = default;
 
-  // Locks the leaves, with those in memory that they need. In a small pool some leaves may be evicted
-  // again before all are locked, the more leaves the more often. After a few tries, or if there are
-  // many leaves, they are held. An error leaves none locked.
+  // Locks the leaves, after it has loaded those that are not in memory. In a small pool some leaves
+  // may be evicted again before all are locked, the more leaves the more often. After a few tries,
+  // or if there are many leaves, the pages are held in memory (HeldPages). An error leaves none
+  // locked.
   Status Acquire() {
     bool locked = LockAll();
     if constexpr (!Space::kResident) {
@@ -87,7 +88,8 @@ class PageTree<Space, Compare>::LockedLeaves {
   WriterState& writer_;
   const std::span<const std::string_view> keys_;
   const std::span<const Range> ranges_;
-  // Of keys_, in ascending order; of equal keys the first one first. Most keys differ in their heads.
+  // Indices of keys_ in ascending order of the keys; for equal keys, the lower index comes first.
+  // Most keys differ in their heads.
   struct Key {
     std::uint64_t head;
     std::uint32_t index;
@@ -134,7 +136,7 @@ class PageTree<Space, Compare>::LockedLeaves {
   bool LockAll() {
     if (keys_.empty() && ranges_.empty()) return tree_.space_.gate().Pass(writer_), true;
     std::size_t k = 0, r = 0;
-    std::optional<std::string_view> high;  // of the last leaf, if a range continues behind it
+    std::optional<std::string_view> high;  // high fence of the last leaf, if a range continues behind it
     Group group;
     while (high || k < order_.size() || r < ranges_.size()) {
       const bool is_key =
@@ -158,7 +160,7 @@ class PageTree<Space, Compare>::LockedLeaves {
     }
     return true;
   }
-  // The end of the keys from order_[k] on that belong to this leaf.
+  // Returns the end of the keys that belong to this leaf, from order_[k] on.
   std::size_t EndOf(const View& leaf, std::size_t k) const {
     const format::PageTail tail = leaf.tail();
     if ((tail.edges & format::PageTail::kNoHigh) != 0) return order_.size();
@@ -168,7 +170,7 @@ class PageTree<Space, Compare>::LockedLeaves {
       ++k;
     return k;
   }
-  // Where most leaves have few of the keys, a group of keys is looked up together, so that their
+  // If most leaves have few of the keys, a group of keys is looked up together, so that the
   // accesses to memory overlap.
   struct Group {
     std::size_t begin = 0, end = 0;  // of order_
@@ -189,7 +191,7 @@ class PageTree<Space, Compare>::LockedLeaves {
     const Reached& leaf = group->leaves[k - group->begin];
     return leaf.line != nullptr && sync::VersionLock(leaf.line->version).LockIf(leaf.version) ? leaf.line : nullptr;
   }
-  // nullptr if the leaf is not in memory, or with an error.
+  // Returns nullptr if the leaf is not in memory or there was an error.
   Line* Lock(std::string_view key) {
     if (leaves_.empty()) {
       Line* const leaf = tree_.LockLeafByCall(writer_, key);

@@ -27,20 +27,20 @@ class PageTree<Space, Compare>::LeafGuard {
     if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
     tree_.EndWrite(writer_, std::exchange(changed, false));
   }
-  // As End, without the pause that a writer may have to make: that comes at the end of the scope.
+  // As End, but the pause that a writer may have to make comes only at the end of the scope.
   void Unlock() {
     if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
     writer_.Leave();
   }
   // Starts again after End.
   void Begin(std::string_view key) { line = tree_.LockLeafByCall(writer_, key); }
-  // Why `line` is nullptr.
+  // Says why `line` is nullptr.
   Status error() const { return update::ErrorOf(writer_); }
   HAKO_INLINE void Change() {
     tree_.space_.MarkDirty(*line);
     changed = true;
   }
-  Line* line;            // nullptr if it could not be loaded into a space that is not resident
+  Line* line;            // nullptr if the leaf could not be loaded into a space that is not resident
   bool changed = false;  // whether the leaf was changed, so the thread may have to pause
 
  private:
@@ -78,7 +78,7 @@ auto PageTree<Space, Compare>::LockLeafSlowly(WriterState& writer, std::string_v
     if (!DescendTo(0, key, &leaf)) {
       if constexpr (!Space::kResident) {
         if (leaf.line == nullptr || !space_.IsEvicted(IdOf(*leaf.line))) continue;
-        writer.Leave();  // so that a thread that closes the gate need not wait for the file
+        writer.Leave();  // so that a thread that closes the gate need not wait for the read
         writer.error = LoadIfEvicted(leaf);
         writer.Enter();
         if (!writer.error.ok()) return nullptr;
@@ -181,9 +181,9 @@ bool PageTree<Space, Compare>::ReadLong(LeafGuard& guard, std::string_view key, 
 }
 
 // A visitor that only reads sees a separate copy, so the leaf is unlocked before the call. An
-// update that does not need the old value still waits until the thread that stored it has filled it
-// in; otherwise threads that set the key repeatedly could starve threads that read it under the
-// lock.
+// update that does not need the old value still waits until the thread that stored that value has
+// filled it in. Otherwise threads that set the key repeatedly could starve threads that read the
+// value under the lock.
 template <class Space, Comparator Compare>
 template <class ActionT, class VisitorT>
 Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, VisitorT visit) {
@@ -224,7 +224,7 @@ Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, 
     return StoreAny(&leaf, key, value, slot, deferred, writer);
   });
   if (status.ok() && !slot.found) count_.Add(writer, 1);
-  guard.Unlock();  // then `deferred` fills the value, before this thread pauses
+  guard.Unlock();  // after that, and before this thread pauses, `deferred` fills the value
   return status;
 }
 
@@ -342,7 +342,7 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& write
       guard.Change();
       const bool has_end = !last || range.to;
       if (!update::LogUpdate(space_, writer, has_end ? format::LogOp::kRemoveRange : format::LogOp::kRemoveFrom, from,
-                     last ? range.to.value_or(std::string_view()) : std::string_view(next))) [[unlikely]]
+                             last ? range.to.value_or(std::string_view()) : std::string_view(next))) [[unlikely]]
         return update::ErrorOf(writer);
     }
     for (unsigned i = end; i > begin; --i, ++removed) {

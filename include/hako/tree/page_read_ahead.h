@@ -32,9 +32,9 @@ class PageReadAhead {
   // or Stop was called.
   bool Request(std::span<const std::uint32_t> ids, int level) {
     sync::MutexLock lock(mutex_);
-    // The device is slower than the scan.
+    // Too much is queued: the device is slower than the scan.
     if (queue_.size() > kQueueMax || is_stopped_) return false;
-    // Inner pages first, as they name more pages that will be needed.
+    // Inner pages come first, because they name more pages that will be needed.
     queue_.insert(level > 0 ? queue_.begin() : queue_.end(), Wanted{level, {ids.begin(), ids.end()}});
     const std::size_t parts = ids.size() / together_ + 1;
     for (std::size_t i = 0; i < std::min(parts, readers_.size()); ++i) {

@@ -1,12 +1,13 @@
 // Reads the undamaged records of a damaged tree file, for a salvage.
 //
-// Pages and long values are found by the page map (tree/image_salvage.h), leaves not by the inner pages.
+// The page map finds pages and long values (tree/image_salvage.h), so inner pages are not needed to
+// find leaves.
 //
 // Records are shown in key order: leaves are sorted by their low fences. The keys between the
 // fences of two leaves that are not neighbours are a lost range.
 //
-// A long value could look like the image of a page, check included. Every id that a leaf names as a
-// long value is therefore not taken for a page.
+// A long value could look like the image of a page, check included. Therefore an id that a leaf
+// names as that of a long value is not taken for a page.
 //
 // Takes memory for the low fence of each leaf, and 40 bytes for each page and long value. Not
 // thread-safe.
@@ -95,7 +96,8 @@ class PageSalvage {
     return page.ok() ? std::optional(*std::move(page)) : std::nullopt;
   }
 
-  // Decides what an image is, as far as it shows. Images come in ascending order of their ids.
+  // Decides what an image is, as far as its bytes tell. Images come in ascending order of their
+  // ids.
   void Sort(Image image) {
     const std::optional<PageImage> page = ReadPage(image);
     if (!page || page->shape().level() > 0) {
@@ -115,7 +117,7 @@ class PageSalvage {
     return name;
   }
 
-  // Moves long values that look like pages to the others.
+  // Moves long values that look like pages to others_.
   void SeparateLongValues() {
     std::ranges::sort(named_);
     const auto is_named = [this](const Image& image) { return std::ranges::binary_search(named_, std::uint64_t{image.id}); };
@@ -152,12 +154,12 @@ class PageSalvage {
   bool ReadLong(const format::OverflowValue& name, std::string_view key) {
     const auto found = std::ranges::lower_bound(others_, name.place, {}, &Image::id);
     if (found == others_.end() || found->id != name.place) {
-      report_.Add(Kind::kLongValue, 0, name.size, key);  // the page map has lost it
+      report_.Add(Kind::kLongValue, 0, name.size, key);  // the page map has lost the value
       return false;
     }
     found->is_sound = true;
     const Entry& entry = found->entry;
-    // Before any memory is taken: a file that was cut has no room for it.
+    // Checked before memory is taken, since a file that was cut cannot have such a value.
     const bool has_size = name.size <= kValueSizeMax && format::TreeUnitsFor(name.size) == entry.units();
     if (has_size && images_.IsInside(entry) && OffsetOf(entry) + name.size <= images_.file().end()) {
       long_.resize(name.size);
@@ -167,8 +169,8 @@ class PageSalvage {
     return false;
   }
 
-  // Images that are neither a page nor named as a long value. The head of a page that is damaged
-  // elsewhere still tells that it is one.
+  // Reports images that are neither a page nor named as a long value. If a page is damaged behind
+  // its head, the head still tells that it is a page.
   void ReportUnnamed() {
     for (const Image& image : others_) {
       if (image.is_sound) continue;

@@ -1,13 +1,14 @@
 // Checks the file of an open tree a part at a time: every page, long value and node of the page map
 // of the last checkpoint, and the superblock, as the device has them.
 //
-// An image is checked by the entry that names it, without its page or the leaf that names a value:
-// the check of a long value covers its bytes, and its size is one of the 512 that fill as many
-// units. So no page is loaded into the buffer pool, and a damaged leaf does not hide its values.
+// An image is checked against the entry that names it, without the page above it or the leaf that
+// names a long value. The check of a long value covers its bytes; its size is one of the 512 sizes
+// that fill as many units. So no page is loaded into the buffer pool, and a damaged leaf does not
+// hide its values.
 //
 // Choose takes entries from the page map in the order of ids; Check then reads them in the order of
-// the file. Between the two, and until Check has returned, the space of the checkpoint is pinned:
-// so an image that fails its check is damaged, and not replaced.
+// the file. From Choose until Check has returned, the space of the checkpoint is pinned. So an
+// image that fails its check is damaged and was not just replaced.
 //
 // Not thread-safe.
 #pragma once
@@ -43,8 +44,8 @@ class PageScrub {
   // The store must outlive the object.
   explicit PageScrub(PageStore<FileT>& store) : store_(store) {}
 
-  // Chooses what Check will read: `max_bytes`, or one image more. Checks the superblock first where
-  // a pass begins.
+  // Chooses what Check will read: up to `max_bytes` and one image more. At the beginning of a pass,
+  // checks the superblock first.
   // REQUIRES: no checkpoint runs (unchecked: the store does not know them; Scrub holds the maintenance mutex)
   Status Choose(std::uint64_t max_bytes, ScrubProgress* progress) {
     chosen_.clear();
@@ -69,7 +70,8 @@ class PageScrub {
     return absl::IsCancelled(status) ? absl::OkStatus() : status;
   }
 
-  // Reads the chosen images. Only a lack of memory is an error: the next Choose chooses it again.
+  // Reads the chosen images. Only a lack of memory is an error; the next Choose then chooses the
+  // same images again.
   // REQUIRES: the space of the last checkpoint is pinned since Choose
   Status Check(ScrubProgress* progress) {
     HAKO_DCHECK(store_.space_is_pinned());
@@ -112,7 +114,7 @@ class PageScrub {
   static constexpr std::uint64_t kGapMax = 16 << 10;  // reading it takes no longer than another read
   static constexpr std::uint64_t kNodeBytes = format::kMapFanout * sizeof(Entry);
 
-  // Only the newer slot counts: a crash may have torn the other one.
+  // Checks only the newer slot: a crash may have left the other one half-written.
   void CheckSuperBlock(ScrubProgress* progress) {
     const std::uint64_t offset = store_.super().sequence % 2 * storage::kSlotDistance;
     format::TreeSuperBlock block{};
@@ -163,12 +165,12 @@ class PageScrub {
       before.Add(bytes.data(), rest);
       if (EndsValue(before, bytes.subspan(rest), piece.entry.check)) return;
     }
-    format::PageImageHeader header{};  // the head of a page that is damaged elsewhere tells that it is one
+    format::PageImageHeader header{};  // if a page is damaged behind its head, the head still tells that it is a page
     std::memcpy(static_cast<void*>(&header), bytes.data(), sizeof(header));
     AddDamage(piece, bytes.size() <= format::kPageImageMax && header.id == piece.number, progress);
   }
 
-  // Whether one of the prefixes of the last unit completes a long value.
+  // Whether the bytes before, with some prefix of the last unit, are a long value with this check.
   static bool EndsValue(HashStream& before, std::span<const std::byte> unit, std::uint64_t check) {
     for (const std::byte& byte : unit) {
       before.Add(&byte, 1);
@@ -203,7 +205,7 @@ class PageScrub {
 
   PageStore<FileT>& store_;
   std::uint64_t next_ = 0;   // the first id that this pass has not checked
-  std::uint64_t after_ = 0;  // the same once the chosen images are checked; 0: the pass is complete
+  std::uint64_t after_ = 0;  // value of next_ once the chosen images are checked; 0: the pass is complete
   std::vector<Piece> chosen_;
   AlignedBuffer buffer_;  // of kRunMax bytes, while Check runs
 };

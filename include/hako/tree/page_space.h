@@ -61,7 +61,7 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.id_mask() } -> std::same_as<std::uint32_t>;    // the largest id, one less than a power of two
   { s.lines() } -> std::same_as<format::PageLine*>;  // by id
   { s.memory() } -> std::same_as<char*>;             // where unit 0 would be
-  // An id; its line is locked, with a version that no reader of a former page holds.
+  // Returns a new id. Its line is locked, with a version that no reader of a former page holds.
   { s.NewPage() } -> std::same_as<std::uint32_t>;
   // Unlocks it. REQUIRES: the caller has locked it (checked in PageArena::FreePage)
   { s.FreePage(id) } -> std::same_as<void>;
@@ -70,13 +70,13 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.Free(id, units) } -> std::same_as<void>;
   // Whether pages of this many bytes are likely to fit.
   { s.HasRoomFor(bytes) } -> std::same_as<bool>;
-  // Before the caller changes the page, which it has locked.
+  // Call this before a change of the page, which the caller has locked.
   { s.MarkDirty(line) } -> std::same_as<void>;
   { s.mark() } -> std::same_as<std::uint8_t>;  // PageShape::kMark of a new page
   // Long values: too long for a page. A Deferred does the rest of the work in its destructor or in
-  // Finish(), after the caller has released its last lock. A LongRead reads one value by turns:
-  // Has(place) while the leaf that names it is locked or its version is checked afterwards; Read()
-  // with nothing locked; repeated until Has is true.
+  // Finish(), after the caller has released its last lock. A LongRead reads one value in
+  // alternating steps, until Has returns true: Has(place), while the leaf that names the value is
+  // locked or its version is checked afterwards; Read(), with nothing locked.
   requires std::constructible_from<typename S::Deferred, S&>;
   requires std::constructible_from<typename S::LongRead, S&> && std::movable<typename S::LongRead>;
   { s.has_long_values() } -> std::same_as<bool>;  // false: the tree has none
@@ -87,8 +87,8 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { read.Has(place) } -> std::same_as<bool>;
   // After Has: whether Read would wait for the thread that stores the value.
   { read.IsBeingFilled() } -> std::same_as<bool>;
-  { read.Read() } -> std::same_as<void>;   // with an argument: into that buffer
-  { read.Check() } -> std::same_as<void>;  // Read that sets only the status
+  { read.Read() } -> std::same_as<void>;   // an argument is the buffer to read into
+  { read.Check() } -> std::same_as<void>;  // as Read, but sets only the status
   { read.status() } -> std::convertible_to<Status>;
   { read.bytes() } -> std::same_as<std::string_view>;
 
@@ -96,13 +96,13 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
 
   // The error of a call that has no other way to return one.
   requires S::kResident || requires(typename S::WriterState writer) { requires std::same_as<decltype(writer.error), Status>; };
-  // Whether the page's line is locked because the page is evicted.
+  // Whether the line of the page is locked because the page is evicted.
   { s.IsEvicted(id) } -> std::same_as<bool>;
   // Loads an evicted page, which may be evicted again at any time. The page must have this level,
   // unless `level` is negative; `once`: it is not likely to be needed again soon. The caller holds
   // no lock, except where no writer is active.
   { s.LoadPage(id, level, once) } -> std::same_as<Status>;
-  // Loads those of several pages that are evicted; a hint.
+  // Loads the evicted pages among these; a hint.
   { s.LoadPages(ids, level, once) } -> std::same_as<void>;
   // Forgets a page if it is evicted; unless `unseen`, only if it cannot name long values, which
   // would have to be freed first.

@@ -38,8 +38,8 @@ class PageStates {
  public:
   enum State : std::uint8_t { kEvicted, kLoading, kCooling, kCached, kProbationary, kFree, kLong };
   enum Flag : std::uint8_t {
-    kHeld = 0x10,    // by HeldPages: it is not evicted
-    kListed = 0x20,  // for the CLOCK hand
+    kHeld = 0x10,    // HeldPages holds it: it is not evicted
+    kListed = 0x20,  // it is in the list of the CLOCK hand
     kPinned = 0x40   // a checkpoint has put its image, which is only in the store's buffer
   };
 

@@ -9,15 +9,16 @@
 //
 // Invariants
 //   1. Units that the newer valid superblock reaches are not overwritten: they become free only
-//      when a later Commit is durable. Nor are those that the other superblock reaches, until the
-//      newer one is known to be durable.
+//      when a later Commit is durable. The units that the other superblock reaches are not
+//      overwritten, either, until the newer one is known to be durable.
 //   2. Images that were put since num_flushes last changed are in memory only. After a Put or a
 //      Commit that failed, unless is_written(), the caller takes back the images that it has put,
 //      and puts them again.
 //   3. A failed sync is not retried: the data it was to write may be lost although a later sync
 //      returns OK. After it no Commit succeeds any more.
 //
-// Thread-safe: Copy, the counters, and what pages() says. One thread at a time may call the rest.
+// Copy, the counters, and the functions of pages() that say so are thread-safe. One thread at a
+// time may call the rest.
 #pragma once
 
 #include <algorithm>
@@ -60,8 +61,8 @@ class PageStore {
   using Pages = SharedPageMap<FileT>;
   static constexpr storage::FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
 
-  // `kind`: of the file; only a tree's has the page sizes of a tree. `clock`: of a new file; see
-  // format::TreeSuperBlock.
+  // `kind` is that of the file; only a tree's file has the page sizes of a tree. `clock` is that of
+  // a new file: see format::TreeSuperBlock.
   static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec, std::uint32_t page_size,
                                                    const storage::FileKind& kind = kKind, std::uint64_t clock = 0) {
     HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, kind));
@@ -130,7 +131,8 @@ class PageStore {
 
   // Gives the next superblock this clock, if the file has one. From any thread.
   void NoteClock(std::uint64_t latest) { sync::RaiseTo(clock_, latest); }
-  // See format::TreeSuperBlock. Of those that are written from now on, as the database is closed.
+  // See format::TreeSuperBlock. Applies to superblocks that are written from now on, while the
+  // database is being closed.
   void NoteFirstExpiry(std::uint64_t time) { first_expiry_ = time; }
   // Makes durable which log the file needs, without a checkpoint; zeros = none.
   Status SetLog(const log::DatabaseId& id, log::Position position) {
@@ -149,12 +151,12 @@ class PageStore {
   // The process that wrote the newer superblock may have died, or its sync may have failed: then that
   // superblock is in the kernel's page cache only, and the device still has the older one, whose
   // space must not be reused yet. After a failed sync, another sync alone is not enough, as the
-  // kernel may take unwritten pages for clean. So the block is dirtied again by a change of one byte,
-  // which no kill of the process can leave half done.
+  // kernel may take unwritten pages for clean. So one byte of the block is changed, which makes the
+  // kernel write it again; a kill of the process cannot leave that change half done.
   //
-  // The images that the superblock names were synced before it was written. But a file that was closed
-  // may have been copied since, by a program that did not sync it: then all of it is synced, which
-  // takes long only if it has to.
+  // The images that the superblock names were synced before it was written. But since the file was
+  // closed, a program may have copied it without syncing the copy. Then the whole file is synced,
+  // which takes long only if much of it is not on the device.
   Status MakeSuperDurable() {
     HAKO_DCHECK(file_.device().IsWritable());
     if (super_is_durable_) return absl::OkStatus();
@@ -198,7 +200,7 @@ class PageStore {
   template <class F>
   Status Commit(F&& change) {
     HAKO_RETURN_IF_ERROR(WriteMap());
-    // Before the point of no return, as it may fail.
+    // Done before the point of no return, because it may fail.
     space_.PrepareCommit();
     HAKO_RETURN_IF_ERROR(file_.Sync());
     pages_.MarkWritten();
@@ -255,7 +257,7 @@ class PageStore {
     Super super;
     std::vector<FreeSpaceMap::Run> runs;
   };
-  // The copy names this log.
+  // The copy will name this log.
   StatusOr<Pinned> Pin(const log::NamedLog& log = {}) {
     HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t, std::uint32_t) {}));
     Pinned pinned{super_, {}};
@@ -316,7 +318,7 @@ class PageStore {
     super.check = format::CheckOf(super);
     HAKO_RETURN_IF_ERROR(file.Resize(format::kTreeFirstUnit * format::kTreeUnit));
     HAKO_RETURN_IF_ERROR(file.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
-    // First, or pages could reach a file without a valid superblock.
+    // Written first, because otherwise pages could reach a file without a valid superblock.
     HAKO_RETURN_IF_ERROR(file.Sync());
     return super;
   }
@@ -338,8 +340,8 @@ class PageStore {
     return absl::OkStatus();
   }
 
-  // Stores `super` as the newer superblock. REQUIRES: all that it names is durable, and so is the
-  // superblock that is the newer one now (of the former the device does not tell)
+  // Stores `super` as the newer superblock. REQUIRES: all that `super` names is durable, and so is
+  // the superblock that is the newer one now (of the former the device does not tell)
   Status StoreSuper(Super super) {
     HAKO_DCHECK(super_is_durable_);
     if (super.clock != 0) super.clock = std::max<std::uint64_t>(super.clock, clock_.load(std::memory_order_relaxed));
@@ -390,7 +392,7 @@ class PageStore {
     return writer_.Flush();
   }
 
-  // `file_bytes`: the size that the file has, or gets.
+  // `file_bytes` is the size that the file has or will get.
   void NoteFree(std::uint64_t file_bytes, std::uint64_t used_bytes) {
     free_bytes_.store(file_bytes > used_bytes ? file_bytes - used_bytes : 0, std::memory_order_relaxed);
   }

@@ -11,12 +11,12 @@
 // Invariants
 //   1. The root's id never changes. All leaves have level 0; a page's children have the level below
 //      its own.
-//   2. The fences of a page's children are adjacent and together span the page's own; a child's low
-//      fence is the key of its slot.
+//   2. The ranges of a page's children are adjacent and together cover the page's own range; a
+//      child's low fence is the key of its slot.
 //   3. A page is changed only while its line is locked. A child is added to or removed from a page
 //      only while both are locked.
-//   4. Threads wait for locks in this order: leaves by key, then upwards. Any other lock is only
-//      tried.
+//   4. Threads wait for locks in this order: leaves by key, then pages above them, upwards. Threads
+//      only try to take any other lock.
 //   5. A page that another page replaces gets another version before its id is free.
 //   6. The space is notified (MarkDirty) before a page is changed, while the page is locked.
 //   7. While writers run, no thread that has a page locked waits for another page to be read from a
@@ -74,8 +74,8 @@ class PageTree : private TreePages<Space, Compare> {
   using Line = format::PageLine;
   using View = PageView<Compare>;
   using Copy = LeafCopy<Compare>;
-  // Whether keys that are equal may have different bytes. A record has those of the call that stored it first,
-  // and a removal and a Set in one ProcessMulti store it again.
+  // Whether keys that are equal may have different bytes. A record keeps the bytes of the call that
+  // stored it first; a removal and a Set in one ProcessMulti store it anew.
   static constexpr bool kHasSpellings = !BytewiseOrder<Compare>;
 
   // A page is split when it would exceed `page_size` bytes; a single record may still be longer.
@@ -98,13 +98,13 @@ class PageTree : private TreePages<Space, Compare> {
     count_.SetTotal(num_records);
   }
   std::uint32_t root_id() const { return IdOf(root()); }
-  // After this the root stays locked, so every Fetch asks for a writer state. REQUIRES: no other
+  // From then on the root stays locked, so every Fetch asks for a writer state. REQUIRES: no other
   // thread uses the tree, and there are no writer states any more (checked in WriterStates::Close)
   void Seal() { root_ = &sealed_; }
 
   // Takes no lock, except for a long value in a resident space or where writers keep interfering;
   // only then does it get the calling thread's state from `writers`.
-  // `kNotes`: if the space has a limit, notes the use of the record; false only where it has none.
+  // `kNotes`: records the use of the record if the space has a limit; false only if it has none.
   template <bool kNotes = true, class S>
   HAKO_INLINE Status Fetch(Writers& writers, std::string_view key, S&& sink);
   // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h), distinguished by the
@@ -114,8 +114,8 @@ class PageTree : private TreePages<Space, Compare> {
   // Processes all keys as one atomic step: see dbm/dbm.h.
   template <class ActionT>
   Status ProcessMulti(WriterState& writer, const Batch<ActionT>& batch);
-  // The applied index of the last update that had one. SetAppliedIndex without an update:
-  // while no other thread sets it.
+  // The applied index of the last update that had one. SetAppliedIndex sets it without an update.
+  // REQUIRES: no other thread sets it at the same time.
   std::uint64_t applied_index() const { return applied_index_.load(std::memory_order_acquire); }
   void SetAppliedIndex(std::uint64_t index) {
     applied_index_.store(index, std::memory_order_release);
@@ -131,28 +131,28 @@ class PageTree : private TreePages<Space, Compare> {
 
   // The number of keys in the range.
   StatusOr<std::uint64_t> CountRange(const Range& range) const { return Reader(*this).CountRange(range); }
-  // About how many keys are in [from, to): those between two leaves are guessed by the slots of the pages
-  // above. Reads nothing from a file.
+  // Estimates how many keys are in [from, to). The number of keys between two leaves is estimated
+  // from the slots of the pages above. Reads nothing from a file.
   std::uint64_t CountAbout(std::string_view from, std::string_view to) const { return Reader(*this).CountAbout(from, to); }
   // Removes the records in the range, leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, const Range& range);
 
-  // After an update of this thread, where the space has a limit; nothing is locked.
+  // Call this after an update of this thread if the space has a limit, with nothing locked.
   void JoinSparse(WriterState& writer);
 
   // Keys that divide the tree into about `parts` parts of similar size; fewer if the tree is small.
   std::vector<std::string> Parts(unsigned parts) const { return Reader(*this).Parts(parts); }
 
   // Copies a leaf. With `goes_on`, the caller scans from leaf to leaf. Once the scan has missed
-  // some leaves, other threads read ahead of it, as many leaves as it has passed. Of a leaf that
-  // stays in place the caller checks that it has keys on both sides of the one sought.
+  // some leaves, other threads read ahead of it, as many leaves as it has passed. If the leaf stays
+  // in place, the caller checks that it has keys on both sides of the one sought.
   Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const {
     return Reader(*this).ReadLeaf(seek, key, copy, goes_on);
   }
 
-  // After ReadLeaf has failed with DataLoss: the fence beyond the smallest unreadable part of the
-  // tree, upwards or downwards; nullopt if that part reaches the end of the tree. DataLoss if the
-  // root cannot be read.
+  // Call this after ReadLeaf has failed with DataLoss. Returns the fence beyond the smallest
+  // unreadable part of the tree, upwards or downwards; nullopt if that part reaches the end of the
+  // tree. DataLoss if the root cannot be read.
   StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const {
     return Reader(*this).FenceBeyond(seek, key, downwards);
   }
@@ -173,7 +173,7 @@ class PageTree : private TreePages<Space, Compare> {
   // Checks the invariants, and that there are `expected` records.
   // REQUIRES: no writers (unchecked: a copy that is verified has no gate)
   Status Verify(std::uint64_t expected) const { return Check(*this).Verify(expected); }
-  // The same in two steps, for a resident space. CheckCount reads only lines and inner pages.
+  // As Verify, in two steps, for a resident space. CheckCount reads only lines and inner pages.
   // REQUIRES: no writers (unchecked, as Verify). VerifyBeside then checks page by page, beside writers, and
   // takes no lock.
   Status CheckCount(std::uint64_t expected) const { return Check(*this).CheckCount(expected); }
@@ -211,7 +211,7 @@ class PageTree : private TreePages<Space, Compare> {
       Pages::TryMarkDirty, Pages::Unlock, Pages::ViewOf;
   using Pages::has_byte_limit_, Pages::is_limited_, Pages::memory_, Pages::root_, Pages::space_;
 
-  // A thread that has only read leaves eviction, and the pause, to threads that change pages.
+  // A thread that has only read leaves the eviction and the pause to threads that change pages.
   HAKO_INLINE void EndWrite(WriterState& writer, bool changed) {
     writer.Leave();
     if (space_.NeedsEviction() && changed) [[unlikely]] {
@@ -220,7 +220,7 @@ class PageTree : private TreePages<Space, Compare> {
     }
   }
   HAKO_INLINE Line* LockLeaf(WriterState& writer, std::string_view key);
-  // LockLeaf for paths that are rare.
+  // As LockLeaf, for rare paths.
   [[gnu::noinline]] Line* LockLeafByCall(WriterState& writer, std::string_view key) { return LockLeaf(writer, key); }
   [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::string_view key);
   void CaptureIfAsked(const Line& leaf) const { captures_.CaptureIfAsked(leaf); }
@@ -233,8 +233,8 @@ class PageTree : private TreePages<Space, Compare> {
   }
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::string_view key, SinkRef sink);
   Status FetchLocked(std::string_view key, SinkRef sink);
-  // The name of a key's long value in a leaf that is not locked; nullopt if it has none, or if a
-  // writer interfered.
+  // Returns the name of a key's long value in a leaf that is not locked; nullopt if the key has
+  // none, or if a writer interfered.
   std::optional<format::OverflowValue> FindLong(const Reached& leaf, std::string_view key) const;
 
   HAKO_INLINE void RemoveShort(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i);
@@ -243,8 +243,8 @@ class PageTree : private TreePages<Space, Compare> {
   }
   template <class ActionT>
   [[gnu::noinline]] Status SetAhead(WriterState& writer, std::string_view key, const ActionT& set);
-  // Process continues here when it finds, stores, replaces or removes a long value. These end the
-  // guard.
+  // Process continues in these functions when it finds, stores, replaces or removes a long value.
+  // They end the guard.
   template <class ActionT, class VisitorT>
   [[gnu::noinline]] Status ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, VisitorT visit);
   [[gnu::noinline]] Status SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
@@ -274,8 +274,8 @@ class PageTree : private TreePages<Space, Compare> {
 
   // ---- where the space has a limit ----
 
-  // Whether an operation whose visitor is a V may have to note the use of a record: where there is a limit,
-  // visitors come by reference.
+  // Whether an operation whose visitor is a V may have to record the use of a record: if there is a
+  // limit, visitors are passed by reference.
   template <class V>
   static constexpr bool kMayNote = LimitedPageSpace<Space>&& kIsFunctionRef<V>;
   HAKO_INLINE void NoteFetched(const Line* leaf, typename View::Slot slot) const {

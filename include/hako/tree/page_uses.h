@@ -4,8 +4,9 @@
 // Invariants
 //   1. Slots and bits move together: PageEditor opens and closes gaps, and TreeShape moves the bits where
 //      it divides, joins or moves pages, all with the pages locked.
-//   2. A reader sets the bit of the slot that it has read, without a lock. It may set the bit of another
-//      record, or lose a bit; that misleads a choice a little and harms nothing.
+//   2. A reader sets the bit of the slot that it has read, without a lock. It may set the bit of
+//      another record, or lose a bit; that makes the choice of victims slightly worse and does no
+//      other harm.
 //
 // Thread-safe.
 #pragma once
@@ -52,7 +53,7 @@ class SlotBits {
     }
     Write(words);
   }
-  // The slot i is erased.
+  // Erases the slot i.
   void Close(unsigned i) {
     Words words = Read();
     const std::uint64_t low = (std::uint64_t{1} << i % 64) - 1;
@@ -86,7 +87,7 @@ struct alignas(64) PageUse {
     used.Close(i);
     kept.Close(i);
   }
-  // The bits of `from`, of slots [begin, end), are those of slots from `to` on.
+  // Copies the bits of the slots [begin, end) of `from` to the slots from `to` on.
   void Take(const PageUse& from, unsigned begin, unsigned end, unsigned to) {
     for (unsigned i = begin; i < end; ++i, ++to) {
       from.used.Has(i) ? used.Set(to) : used.Clear(to);

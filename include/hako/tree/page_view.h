@@ -30,8 +30,8 @@
 
 namespace hako::tree {
 
-// The number of the kNumbers (16 or 12) sorted numbers that are below `bound`. Branch-free, so that
-// nothing is mispredicted (format/page_format.h, invariant 2).
+// The number of the kNumbers (16 or 12) sorted numbers that are below `bound`. It has no branches,
+// so nothing is mispredicted (format/page_format.h, invariant 2).
 template <unsigned kNumbers>
 HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) {
 #ifdef HAKO_TSAN
@@ -48,7 +48,8 @@ HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) 
     const __m256i numbers = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(shared + at));
     return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(bound), numbers))));
   };
-  // For twelve numbers the last eight overlap the first; the overlap is the lower half of the last.
+  // For twelve numbers, the last eight overlap the first eight by four, which are the lower half of
+  // the last eight.
   const unsigned last = kNumbers - 8;
   return static_cast<unsigned>(__builtin_popcount(eight(0) | eight(last) << last));
 #elif defined(__SSE2__)
@@ -103,7 +104,8 @@ class PageView {
   HAKO_INLINE char* end() const { return base_ + Load(line_->shape.units) * format::kPageUnit; }
 
   HAKO_INLINE std::int32_t* heads() const { return reinterpret_cast<std::int32_t*>(base_); }
-  // REQUIRES: leaf (unchecked, here and below: to a reader without the lock the page may be another one by now)
+  // REQUIRES: the page is a leaf (unchecked, here and below: for a reader without the lock the page
+  // may be another one by now)
   HAKO_INLINE std::uint16_t* leaf_offsets() const {
     return reinterpret_cast<std::uint16_t*>(base_ + Load(line_->shape.groups) * format::kSlotGroup * sizeof(std::int32_t));
   }
@@ -147,7 +149,7 @@ class PageView {
     const unsigned group = GroupOf(sought);
     hako::Prefetch(leaf_offsets() + group);  // beside the heads of the group
     place.index = group + CountBelow<format::kSlotGroup>(heads() + group, sought);
-    place.cell = end() - Load(leaf_offsets()[place.index]);  // meaningless if there is no such slot
+    place.cell = end() - Load(leaf_offsets()[place.index]);  // without meaning if there is no such slot
     if (head(place.index) != sought || place.index >= count()) return place;
     place.sizes = Decode(place.cell);
     place.found = IsKey(place.cell, place.sizes, key);
@@ -172,7 +174,7 @@ class PageView {
     const Slot tied = FirstTied(*this, std::max(i, 1u), sought, key);
     return tied.found ? tied.index : tied.index - 1;
   }
-  // Find and ChildFor for paths that are rare: compiled once.
+  // As Find and ChildFor, for rare paths: compiled once.
   [[gnu::noinline]] Place FindByCall(std::string_view key) const { return Find(key); }
   [[gnu::noinline]] unsigned ChildForByCall(std::string_view key) const { return ChildFor(key); }
   // PrefetchSlots prefetches the slots that a search for `key` will read; PrefetchCell, in a leaf,
@@ -195,7 +197,7 @@ class PageView {
   // The slot of the child that has the greatest key below `key`. REQUIRES: inner page (unchecked)
   unsigned ChildBefore(std::string_view key) const {
     const unsigned i = ChildForByCall(key);
-    // Beyond the slots: a writer interfered.
+    // The index is beyond the slots, because a writer interfered.
     if (i == 0 || i >= format::kPageSlotsMax || (guarded() && SideOf(key) != 0)) return i;
     return head(i) == HeadOf(key, prefix_size()) && Order(i, key) == 0 ? i - 1 : i;
   }
@@ -233,7 +235,7 @@ class PageView {
     }
   }
 
-  // Whether a cell is that of `key`, which has the same head.
+  // Whether a cell belongs to `key`, which has the same head.
   HAKO_INLINE bool IsKey(const char* cell, const format::Cell& sizes, std::string_view key) const {
     if constexpr (kBytewise) {
       const std::size_t prefix = prefix_size(), suffix = SuffixSize(key, prefix);
@@ -319,7 +321,8 @@ class PageView {
     std::memcpy(&word, bytes, sizeof(word));
     return __builtin_bswap32(word);
   }
-  // The same, inlined: for the rest of two keys that have the same head, which is short.
+  // As above, but inlined: compares the rest of two keys that have the same head. The rest is
+  // short.
   HAKO_INLINE static int CompareWords(const char* shared, const char* bytes, std::size_t size) {
     for (; size >= sizeof(std::uint64_t); shared += 8, bytes += 8, size -= 8) {
       const std::uint64_t a = __builtin_bswap64(sync::LoadSharedWord(shared)), b = LoadBigEndian(bytes);

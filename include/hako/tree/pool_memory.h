@@ -31,7 +31,7 @@ class PoolMemory {
     return std::max(most_ / 4, most_ - std::min(most_, tables)) + held_bytes_.load(std::memory_order_relaxed);
   }
   std::uint64_t used_bytes() const { return used_units_.load(std::memory_order_relaxed) * format::kPageUnit; }
-  // An eighth stays free, as pages of many sizes never fill all memory.
+  // An eighth of the memory stays free, because pages of many sizes never fill all of it.
   bool IsOverLimit() const { return used_bytes() > most_ / 4 && used_bytes() > Limit() / 8 * 7; }
   std::uint64_t TableBytes() const {
     return arena_.page_end() * (sizeof(format::PageLine) + 2) + map_bytes_.load(std::memory_order_relaxed);

@@ -81,7 +81,7 @@ class SharedPageMap {
         return absl::DataLossError(absl::StrCat("page ", id, " is not in the page map, or too large"));
       HAKO_RETURN_IF_ERROR(file_.Read(entry, out.first(size)));
       if (Hash64(out.data(), size, SeedOf(id)) == entry.check) return size;
-      // Otherwise it may have been moved.
+      // Otherwise the image may have been moved.
       if (std::memcmp(&entry, &tried, sizeof(entry)) == 0)
         return DataLossError(absl::StrCat("page ", id, " fails its checksum"), entry.place() * format::kTreeUnit);
       tried = entry;
@@ -90,12 +90,11 @@ class SharedPageMap {
 
   struct ImageRequest {
     std::uint32_t id;
-    // Empty: it could not be read this way; Read may still succeed, or gives the error.
+    // Empty if the image could not be read this way; Read may still succeed, or returns the error.
     std::span<const std::byte> image = {};
   };
-  // Reads several images with requests that are in flight together. They stay valid until this
-  // thread calls ReadMulti again.
-  // In the order of the file. Neighbours are read as one run of whole blocks.
+  // Reads several images by concurrent requests. They stay valid until this thread calls ReadMulti
+  // again. Reads images in the order of the file, and neighbours as one run of whole blocks.
   void ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT> {
     ScratchBuffer& buffer = ThreadScratch<SharedPageMap>::Get();
     buffer.Trim();
@@ -103,7 +102,7 @@ class SharedPageMap {
     found.reserve(images.size());
     {
       sync::MutexLock lock(mutex_);
-      // May release the lock.
+      // This may release the lock.
       for (const ImageRequest& image : images) (void)map_.At(image.id, NodeReader());
       for (ImageRequest& image : images) {
         const Entry* const at = map_.Find(image.id);
@@ -124,7 +123,7 @@ class SharedPageMap {
   Status ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out) {
     return ReadParts(id, entry, out.size(), [out](std::size_t at, std::size_t size) { return out.subspan(at, size); });
   }
-  // The same of a value of `size` bytes; only checks it, and needs memory for a part.
+  // As ReadLong, for a value of `size` bytes, but only checks it, and needs memory for a part only.
   Status CheckLong(std::uint32_t id, const Entry& entry, std::size_t size) {
     const AlignedBuffer buffer = MakeAlignedBuffer(std::min(kLongPart, size));
     char* const bytes = reinterpret_cast<char*>(buffer.get());
@@ -162,7 +161,7 @@ class SharedPageMap {
     };
     return UnlockedMap().ForEach(load, visit, first);
   }
-  // Has the next WriteOut write a node again.
+  // Makes the next WriteOut write a node again.
   void MarkChanged(unsigned level, std::uint64_t node) {
     sync::MutexLock lock(mutex_);
     map_.MarkChanged(level, node);
@@ -183,7 +182,7 @@ class SharedPageMap {
     };
     return map_.WriteOut(NodeReader(), prepare, write_node, retire);
   }
-  // The nodes that WriteOut has written are in the file.
+  // Call this once the nodes that WriteOut has written are in the file.
   void MarkWritten() {
     sync::MutexLock lock(mutex_);
     map_.MarkWritten();
@@ -195,7 +194,7 @@ class SharedPageMap {
     sync::MutexLock lock(mutex_);
     if (Entry* const at = map_.Find(id); at != nullptr && withdraw(*at)) *at = Entry{};
   }
-  // The same with the entries that name changed nodes.
+  // Does the same with the entries that name changed nodes.
   template <class Withdraw>
   void TakeBackNodes(Withdraw&& withdraw) {
     sync::MutexLock lock(mutex_);
@@ -203,7 +202,7 @@ class SharedPageMap {
   }
   const std::array<Entry, format::kMapRoots>& roots() { return UnlockedMap().roots(); }
 
-  // Makes the file shorter. Keeps new readers out meanwhile, as they could otherwise hold
+  // Makes the file shorter. Keeps new readers out meanwhile, because otherwise they could hold
   // cut_mutex_ without end.
   Status Cut(std::uint64_t size) {
     sync::MutexLock map_lock(mutex_);
@@ -248,7 +247,7 @@ class SharedPageMap {
     HashStream hash(SeedOf(id));
     for (std::size_t at = 0; at < size; at += kLongPart) {
       {
-        sync::MutexLock lock(mutex_);  // otherwise Cut might wait for ever
+        sync::MutexLock lock(mutex_);  // Cut holds this mutex, so that it need not wait for ever
         cut_mutex_.LockShared();
       }
       const sync::SharedLock not_cut(cut_mutex_, std::adopt_lock);
@@ -266,13 +265,13 @@ class SharedPageMap {
   struct Found {
     ImageRequest* image;
     Entry entry;
-    std::size_t begin = 0;  // of its bytes in the buffer
+    std::size_t begin = 0;  // where its bytes begin in the buffer
   };
   // Reads images in the order of the file.
   void ReadRuns(std::span<Found> found, ScratchBuffer& buffer) requires BatchFile<FileT> {
     // Reading the gap takes no longer than another read.
     static constexpr std::size_t kRoomAlignment = 4096, kGapMax = 16 << 10;
-    std::uint64_t block = 1, end = 0;  // end: of the last run, in the file
+    std::uint64_t block = 1, end = 0;  // end: end of the last run in the file
     if constexpr (requires { file_.device().block_size(); }) block = file_.device().block_size();
     struct Piece {
       std::uint64_t offset;
@@ -285,7 +284,7 @@ class SharedPageMap {
       if (runs.empty() || first > end + kGapMax) runs.push_back({first, room_end, 0});
       Piece& run = runs.back();
       const std::uint64_t to = (from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1);
-      // A damaged map may name a place within another.
+      // A damaged map may name a place within another image.
       end = std::max(end, std::min(to, file_.size()));
       one.begin = run.begin + (from - run.offset);
       run.size = end - run.offset;

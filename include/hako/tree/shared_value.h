@@ -2,8 +2,8 @@
 // that reads it, and for the thread that fills it. The thread that drops the last one frees it.
 //
 // It is made in memory of its home (tree/page_arena.h) while the leaf that names it is locked, which
-// takes no longer for a longer value, and filled after all locks are released. A thread shares it while
-// it has the leaf locked, then reads it without a lock.
+// takes no longer for a longer value, and filled after all locks are released. A thread takes a
+// reference while it has the leaf locked, then reads the value without a lock.
 //
 // The memory may have been that of a page, which a late reader still reads: see PageArena.
 //
@@ -40,7 +40,7 @@ class SharedValue {
     HAKO_DCHECK(users_.load(std::memory_order_relaxed) != 0);
     users_.fetch_add(1, std::memory_order_relaxed);
   }
-  // Whether it was the last one: then the caller frees the memory.
+  // Returns whether it was the last reference: then the caller frees the memory.
   bool DropReference() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   std::size_t size() const { return size_; }
   // Call it once. REQUIRES: `value` has size() bytes

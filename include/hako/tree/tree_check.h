@@ -72,7 +72,7 @@ class TreeCheck {
     if (page.count() > page.shape().slots()) return wrong("more entries than slots");
     if (page.shape().slots() * page.shape().slot_size() + page.shape().heap > page.shape().size()) return wrong("slots and heap overlap");
 
-    // Behind the cells, so that to decode one never reads beyond the page.
+    // Bytes behind the cells, so that decoding the last one never reads beyond the page.
     const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.fences() + page.shape().prefix;
     unsigned cells = 0;
     std::string before, key;
@@ -124,7 +124,7 @@ class TreeCheck {
     return absl::DataLossError(absl::StrCat("the tree has ", found, " records instead of ", expected));
   }
 
-  // Leaves may be locked: a writer locks one before it sees that the gate is closed.
+  // Leaves may still be locked: a writer locks a leaf before it sees that the gate is closed.
   std::uint64_t CountBelow(Line& line) const {
     const View page = pages_.ViewOf(line);
     if (page.level() == 0) return page.count();
@@ -140,9 +140,9 @@ class TreeCheck {
     visit(page.level(), page.shape().size(), typename Pages::Editor(space_, line).LiveBytes());
   }
 
-  // Checks the leaf of `from`, or the first leaf, and the pages above it. Pages that `path` has from
-  // the previous leaf are not checked again unless they have changed. False if a page has changed
-  // meanwhile.
+  // Checks the leaf of `from`, or the first leaf, and the pages above it. Pages that `path` has
+  // from the previous leaf are not checked again unless they have changed. Returns false if a page
+  // has changed meanwhile.
   StatusOr<bool> CheckPath(const std::optional<std::string>& from, std::vector<CheckedPage>* path) const {
     Line* line = &pages_.root();
     unsigned level = pages_.ViewOf(*line).level();

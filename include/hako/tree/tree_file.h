@@ -36,7 +36,7 @@ class TreeFile {
     CountReads(1, out.size());
     return device_.ReadAt(entry.place() * format::kTreeUnit, out);
   }
-  // Not counted: a part of what a caller counts as one read.
+  // Not counted, because the caller counts several such reads as one.
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const { return device_.ReadAt(offset, out); }
   Status ReadMulti(std::span<const ReadRequest> reads) requires BatchFile<FileT> {
     for (const ReadRequest& read : reads) CountReads(1, read.out.size());
@@ -62,7 +62,7 @@ class TreeFile {
   }
   Status Resize(std::uint64_t size) { return device_.Resize(size); }
   Status Sync() { return NoteSync(device_.Sync()); }
-  // The same for the first bytes of the file: see SyncPart.
+  // As Sync, for the first bytes of the file only: see SyncPart.
   Status SyncFirst(std::uint64_t size) { return NoteSync(SyncPart(device_, 0, size)); }
 
   // OK, or FailedPrecondition after a failed write or sync. A write that finds the device full is

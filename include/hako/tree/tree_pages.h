@@ -47,8 +47,8 @@ class TreePages {
   using Lock = sync::VersionLock;
   static constexpr std::size_t kPrefetchGroup = 32;
 
-  // Where a descent ended, and the version it read there. If it failed: the line that was locked,
-  // or nullptr.
+  // Where a descent ended, and the version that it read there. If the descent failed, `line` is the
+  // line that was locked, or nullptr.
   struct Reached {
     Line* line;
     std::uint32_t version;
@@ -124,9 +124,9 @@ class TreePages {
     }
   }
 
-  // Descends one level at a time for all keys, so that a group waits for each level only once, and
-  // prefetches their cells. A leaf's line is nullptr if a writer interfered or the descent reached an
-  // evicted page.
+  // Descends one level at a time for all keys of a group, so that the group waits for each level
+  // only once, and prefetches the cells of the keys. A leaf's line is nullptr if a writer
+  // interfered or the descent reached an evicted page.
   void DescendTogether(std::span<const std::string_view> keys, Reached* leaves, EvictedLeaves* evicted = nullptr) const {
     const std::uint32_t version = Lock(root().version).ReadVersion();
     const unsigned levels = ViewOf(root()).level();
@@ -185,8 +185,8 @@ class TreePages {
   // ---- locks ----
 
   // Locks and returns the parent of `child`, which the caller has locked and whose range contains
-  // `key`. The lock keeps `child` in the tree, and its ancestors are changed only by threads that
-  // finish without it, so the loop ends.
+  // `key`. The lock keeps `child` in the tree. Threads that change its ancestors finish without
+  // waiting for this lock, so the loop ends.
   Line* LockParent(const Line& child, std::string_view key) const {
     Lock(const_cast<Line&>(child).version).AssertLocked();
     const std::uint32_t id = IdOf(child);

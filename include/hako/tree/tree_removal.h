@@ -29,8 +29,8 @@ class TreeRemoval {
     return builder.Build(space, root, format::kSlotGroup, 256);
   }
 
-  // The steps that can run out of memory come first: until the root is an empty leaf, the tree has all
-  // of its records. Only the load of a leaf, whose long values are to be freed, may fail later.
+  // The steps that can run out of memory come first: until the root is an empty leaf, the tree has
+  // all of its records. Later, only the load of a leaf whose long values must be freed may fail.
   // REQUIRES: no writers
   Status RemoveAll(sync::RecordCount& count, Deferred& deferred) const {
     space_.gate().AssertNoWriters();
@@ -75,8 +75,9 @@ class TreeRemoval {
     return absl::OkStatus();
   }
 
-  // Frees the pages and long values below a page. Drops unreadable pages; an error if one of them was
-  // unreadable for lack of memory. REQUIRES: MarkBelow (unchecked: some pages are not in memory)
+  // Frees the pages and long values below a page. Drops unreadable pages. Returns an error if one
+  // of them was unreadable for lack of memory. REQUIRES: MarkBelow (unchecked: some pages are not
+  // in memory)
   Status FreeBelow(const View& page, Deferred& deferred) const {
     Status failed;
     for (unsigned i = 0; i < page.count(); ++i) {

@@ -55,7 +55,7 @@ class TreeShape {
       return Split(halves, key, cell, replaces ? count / 2 : index);
     }
     if (CompactForStore(page, key, cell, replaces)) return absl::OkStatus();
-    // An ascending load will soon need more room; other loads need it gradually.
+    // A load in ascending order will soon need more room here; other loads need it gradually.
     const unsigned mean = count == 0 ? cell : std::max((live - count * slot) / count, 1u);
     const unsigned more = (index == count && !replaces ? live / 2 : live / kGrowth) / (mean + slot) + 1;
     const unsigned spare = std::max(cell, std::min(more * mean, page_size_ / 2));
@@ -77,27 +77,28 @@ class TreeShape {
     return page.shape().size() > 2 * page.LiveBytes() + 4 * format::kPageUnit || page.shape().count == 0;
   }
 
-  // Whether a leaf that returns its garbage has so little left that it should be joined with a neighbour.
+  // Whether a leaf has so little left without its garbage that it should be joined with a
+  // neighbour.
   bool IsSmall(const Line& line) const {
     const Editor page(space_, const_cast<Line&>(line));
     return page.shape().count == 0 || (page.LiveBytes() <= page_size_ / 4 && page.shape().count <= format::kPageSlotsMax / 4);
   }
 
-  // Unlocks `page`, which is locked and whose range contains `key`. Before that, shrinks it or joins
-  // it with a neighbour if that can be done at once, or after an evicted neighbour has been loaded.
+  // Unlocks `page`, whose range contains `key`. Before that, shrinks the page or joins it with a
+  // neighbour, if that can be done at once or after an evicted neighbour was loaded.
   void Merge(typename Space::WriterState& writer, Line* page, std::string_view key) {
     Lock(page->version).AssertLocked();
     for (bool loaded = false;;) {
       bool empty;
       {
-        const bool is_marked = pages_.TryMarkDirty(*page);  // a sparse leaf of a range may have lost no record
+        const bool is_marked = pages_.TryMarkDirty(*page);  // a sparse leaf in the range may have lost no record
         Editor editor(space_, *page);
         empty = editor.shape().count == 0;
         const unsigned count = editor.shape().count, live = editor.LiveBytes();
         const bool is_loose = count > 0 && editor.shape().size() > 2 * live && is_marked;
         if (is_loose && !editor.Resize(count + 1, live / 16) && pages_.has_byte_limit())
           editor.Compact(count, editor.CompactUnits(count, 0));
-        // An empty page is, however long its fences.
+        // An empty page is sparse, however long its fences are.
         const bool sparse =
             empty || (live <= page_size_ / 3 && count <= format::kPageSlotsMax / 3) || IsNarrow(editor.shape().level(), count);
         if (page == &pages_.root() || !sparse) return Pages::Unlock(page, true);
@@ -152,8 +153,8 @@ class TreeShape {
   static constexpr unsigned kInnerSlotsMin = 4;
   static bool IsNarrow(unsigned level, unsigned count) { return level > 0 && count < kInnerSlotsMin; }
 
-  // At a limit in bytes: makes room for a cell of what evictions have left in the locked page, if that is
-  // enough that it need not be done soon again.
+  // Where there is a limit in bytes: makes room for a cell from the garbage that evictions have
+  // left in the locked page, if there is so much of it that this need not be repeated soon.
   bool CompactForStore(Editor& page, std::string_view key, unsigned cell, bool replaces) const {
     static constexpr unsigned kGarbageOf = 32;
     if (!pages_.has_byte_limit() || !page.HasPrefix(key)) return false;
@@ -284,8 +285,9 @@ class TreeShape {
     builder.ChoosePrefix(std::nullopt);
     const unsigned bytes = builder.CellBytes() + builder.count() * a.shape().slot_size();
     // An empty page is joined with a neighbour of any size, unless without the shared prefix the
-    // neighbour's keys would become too long. So are inner pages of few slots: otherwise, with long
-    // keys, most of them would end with one slot, and the tree would be too high.
+    // neighbour's keys would become too long. Inner pages of few slots are joined likewise.
+    // Otherwise, with long keys, most of them would end up with one slot, and the tree would be too
+    // high.
     const bool at_any_size = empty || IsNarrow(a.level(), builder.count());
     if (builder.count() > format::kPageSlotsMax * 3 / 4 || bytes > (at_any_size ? kJoinedMax : page_size_ * 3 / 4)) return false;
     space_.MarkDirty(*left);

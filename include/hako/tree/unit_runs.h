@@ -33,9 +33,9 @@ class UnitRuns {
   // `base` is the address of unit 0.
   explicit UnitRuns(char* base) : base_(base) {}
 
-  // Reserve will not move anything up to this unit. May throw.
+  // Makes sure that Reserve moves nothing up to this unit. May throw.
   void ReserveMost(std::uint64_t end) { edge_.reserve(end / 64 + 64); }
-  // Freeing units below this one will not need memory. May throw.
+  // Makes sure that freeing units below this one needs no memory. May throw.
   void Reserve(std::uint64_t end) { edge_.resize(std::max<std::size_t>(edge_.size(), end / 64 + 64)); }
 
   // The smallest run that fits and ends at or below `end`, as far as the bins distinguish sizes; 0 if
@@ -60,7 +60,8 @@ class UnitRuns {
     }
     return {0, 0};
   }
-  // A run of fewer than 64 units that has `group` units from a multiple of `group` on; {0, 0} if there is none.
+  // A run of fewer than 64 units that contains `group` units beginning at a multiple of `group`;
+  // {0, 0} if there is none.
   Span FindAligned(std::uint32_t group) const {
     for (std::uint32_t units = kSmall - 1; units >= group; --units) {
       for (std::uint32_t run = heads_[BinOf(units)]; run != 0; run = Load(run).after) {
@@ -130,7 +131,7 @@ class UnitRuns {
 
  private:
   struct Run {
-    std::uint32_t units, before, after;  // in its bin
+    std::uint32_t units, before, after;  // neighbours in the bin
   };
   static constexpr unsigned kSmall = 64;  // units, from which on a bin has runs of several sizes
   static constexpr unsigned kBins = kSmall - 1 + 8 * (32 - 6), kWords = (kBins + 63) / 64;
@@ -141,7 +142,7 @@ class UnitRuns {
     const auto log = static_cast<unsigned>(std::bit_width(units)) - 1;
     return kSmall - 1 + 8 * (log - 6) + (units >> (log - 3)) % 8;
   }
-  // The first bin from this one on that has a run; kBins if there is none.
+  // Returns the first bin from this one on that has a run, or kBins if there is none.
   unsigned BinFrom(unsigned bin) const {
     if (bin >= kBins) return kBins;
     std::uint64_t bits = nonempty_[bin / 64] >> bin % 64 << bin % 64;
