@@ -6,7 +6,7 @@
 //   the mutex that each user of the superblock holds, and the queue of the callers of Synchronize
 //   two threads: the background thread makes checkpoints, at an interval, or when an update wakes it;
 //     the sweeper removes expired records (dbm/expiry.h). Open starts them, or the first wake-up does;
-//     Close ends them before anything else
+//     Close ends them before anything else. The interval begins, and the sweeper works, once Open has succeeded
 // and refers to the log itself (log/update_log.h), which is in the space that logs the updates, and to the
 // status that says why updates are refused. "Checkpoint" has the meaning that it has in log/update_log.h.
 //
@@ -34,6 +34,10 @@
 //
 // Open for writing looks at the log beside the database before it changes anything: one that is neither
 // named nor a former one of this file (format::LogIdOf) is never overwritten.
+//
+// Once a superblock names the new log, nothing of Open fails that is not a call of the file system: threads
+// are started and memory is allocated before. So an Open that fails removes the log that it has created,
+// unless a failed write or sync leaves in doubt whether a superblock names it.
 //
 // Threads: any, except Open and Close.
 #pragma once
@@ -126,9 +130,11 @@ class DatabaseHome {
   // REQUIRES: no other thread uses the database
   Status Close();
   // Closes the database, for a caller whose own opening fails after it: if Open has created it, its file
-  // is removed, and if it was blank, it is so again.
+  // is removed, and if it was blank, it is so again. Its archive, which was empty, then gets nothing.
   Status CloseUnkept() {
+    is_unkept_ = log_place_.taken_back() != TakeBack::kNothing;
     SetTakeBack(log_place_.taken_back());
+    if (is_unkept_) updates_.Unkeep();
     return Close();
   }
 
@@ -169,7 +175,7 @@ class DatabaseHome {
   // The log that the superblock names.
   virtual log::NamedLog LogInFile() const = 0;
   // Makes a superblock durable that names this log, which is that of the updates, and a file that has all
-  // updates made so far.
+  // updates made so far. An error leaves the superblock as it was, unless a write or sync has failed.
   virtual Status NameLog(const log::DatabaseId&, log::Position) { return Checkpoint(); }
   // After NameLog, or a checkpoint, has failed: whether a superblock may name this log, or its end, all
   // the same.
@@ -248,12 +254,15 @@ class DatabaseHome {
   // Makes the updates again that the file lacks, unless it has_all: then it need not be durable yet.
   // Then, if the database `logs` its updates, begins a log, else makes the file durable without one.
   Status OpenLog(bool logs, bool has_all, const LogOptions& options);
-  // Starts the background thread, which checkpoints during a replay may have started before. An interval of
-  // 0 means: only when woken.
-  Status StartBackground(std::chrono::milliseconds interval);
-  // Starts the sweeper, if any record may expire. Before a superblock names a log, as an opening that fails
-  // after that leaves the log; it does nothing until Open has succeeded.
-  Status StartSweeper();
+  // Starts the threads that the database needs: the background thread if it has an interval, the sweeper if
+  // any record may expire. Before OpenLog, as they need memory.
+  Status StartThreads(std::chrono::milliseconds interval);
+  // At the end of Open, which cannot fail any more: the threads begin.
+  void BeginThreads(std::chrono::milliseconds interval) {
+    closed_ = false;
+    sync::MutexLock lock(background_mutex_);
+    if (writable_ && interval.count() > 0) background_->SetInterval(interval);
+  }
 
   // ---- for operations on records ----
 
@@ -282,6 +291,10 @@ class DatabaseHome {
 
   // ---- for checkpoints ----
 
+  Status Checkpoint() {
+    sync::MutexLock lock(maintenance_mutex_);
+    return SynchronizeLocked();
+  }
   // Synchronizes for all callers of Synchronize that have begun.
   Status SynchronizeNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_);
   bool IsSynchronizeWaiting() const { return num_waiting_.load(std::memory_order_relaxed) != 0; }
@@ -311,11 +324,9 @@ class DatabaseHome {
   // One setter at a time, so that one that fails takes back no other's value.
   template <class T>
   Status ChangeMetadata(T DatabaseHome::*field, const T& value);
-  Status Checkpoint() {
-    sync::MutexLock lock(maintenance_mutex_);
-    return SynchronizeLocked();
-  }
   Status CloseWritable();
+  // Unless it runs already: a checkpoint during a replay, or an update, may have started it.
+  Status StartBackground() ABSL_EXCLUSIVE_LOCKS_REQUIRED(background_mutex_);
 
   // ---- the log: dbm/database_home-inl.h ----
   log::ZeroFill ZeroFill() const { return SyncsEachUpdate() ? log::ZeroFill::kPages : log::ZeroFill::kBlocks; }
@@ -346,6 +357,7 @@ class DatabaseHome {
   UpdateLog& updates_;
   sync::StickyStatus& refusal_;
   const Durability durability_;
+  bool is_unkept_ = false;  // Close takes the database back
   std::atomic<bool> stops_sweeper_{false};
   sync::BackgroundThread::Pointer sweeper_;
   sync::Mutex background_mutex_;

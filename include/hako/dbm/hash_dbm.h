@@ -214,6 +214,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   void SynchronizeInBackground() override;
   Status StoreMetadata() override;
   log::NamedLog LogInFile() const override { return space_->extents().LogInFile(); }
+  Status NameLog(const log::DatabaseId& id, log::Position from) override;
   bool MayName(const log::DatabaseId& id, bool has_ended) const override {
     return LogInFile().id == id && LogInFile().HasEnded() == has_ended;
   }

@@ -32,7 +32,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const HashOptions& 
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   const bool logs = options.durability == Durability::kPower ||
                     (options.durability == Durability::kProcess && (options.keep_log || dbm->space_->index_is_in_memory()));
-  HAKO_RETURN_IF_ERROR(dbm->StartSweeper());
+  HAKO_RETURN_IF_ERROR(dbm->StartThreads(options.sync_interval));
   HAKO_RETURN_IF_ERROR(dbm->OpenLog(logs, has_all, options));
   // Publish only now, because before the replay the file may lack updates that the log has.
   if (dbm->IsWritable() && !dbm->space_->index_is_in_memory()) dbm->space_->extents().PublishLiveState();
@@ -44,8 +44,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const HashOptions& 
     dbm->space_->ReclaimFrom(options.reclaim_bytes, reclaim);
     dbm->space_->sync_progress().Start({reclaim.ask, reclaim.context});
   }
-  dbm->closed_ = false;
-  if (dbm->IsWritable() && options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
+  dbm->BeginThreads(options.sync_interval);
   return dbm;
 }
 HAKO_OR_NO_MEMORY

@@ -66,6 +66,7 @@ class MemoryMapParallelFile {
   bool WasCreated() const { return posix_->was_created(); }
   void SetTakeBack(TakeBack what) { posix_->set_take_back(what); }
   FileLock::Key lock_key() const { return posix_->lock_key(); }  // key of this handle's lock
+  void NoteRenamed(std::string&& path) { posix_->NoteRenamed(std::move(path)); }
   std::span<const std::byte> View(std::uint64_t offset, std::size_t size) const {
     HAKO_DCHECK(IsInside(offset, size, Size()));
     return {base_ + offset, size};

@@ -57,12 +57,15 @@ class PosixFile {
   // See UndoableFile. Close undoes the creation of a file until its type sets kNothing.
   bool was_created() const { return was_created_; }
   void set_take_back(TakeBack what) { take_back_ = what; }
+  // The file was renamed to this absolute path. Needs no memory.
+  // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
+  void NoteRenamed(std::string&& path) { path_.swap(path); }
   bool is_inherited() const { return process_ != getpid(); }  // whether this process is a forked child, which must not change the file
   FileLock::Key lock_key() const { return key_; }
   Status ReadOnlyError() const;  // the error of a write if writable() is false
 
   // Limits the file to `size_max` bytes.
-  // REQUIRES: no other thread uses the file (unchecked: uses are not counted)
+  // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
   void LimitTo(std::uint64_t size_max) { size_max_ = size_max; }
 
   // Allocates blocks for the holes that the file had when it was opened. Resize and Sync do this
@@ -110,7 +113,7 @@ class PosixFile {
   template <class Call>
   Status SyncBy(Call call);
 
-  const std::string path_;
+  std::string path_;
   const FileOptions options_;
   std::uint64_t size_max_;
   const bool writable_;

@@ -27,9 +27,10 @@ template <File FileT>
 class SnapshotWriter {
  public:
   explicit SnapshotWriter(FileT& file) : file_(file) {}
-  // Continues the snapshot with this id at `offset`, which is behind an end block; only AddEnd may
-  // be called.
-  SnapshotWriter(FileT& file, std::uint64_t id, std::uint64_t offset) : file_(file), id_(id), offset_(offset) {}
+  // Continues a snapshot of this id behind an end block, at `offset`: call AddEnd, which then needs no memory.
+  SnapshotWriter(FileT& file, std::uint64_t id, std::uint64_t offset) : file_(file), id_(id), offset_(offset) {
+    block_.reserve(block_.size() + sizeof(format::SnapshotEnd));
+  }
 
   Status Begin(bool has_clock) {
     has_clock_ = has_clock;
