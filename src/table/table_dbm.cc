@@ -82,7 +82,7 @@ Status TableDBM::Begin(const TableOptions& options) {
   TableCore& core = *core_;
   HAKO_ASSIGN_OR_RETURN(auto beginning, table::Catalogue::Begin(options.columns));
   if (const auto type = core.store->GetType(); type && *type != kTableType)
-    return absl::InvalidArgumentError("the file is a plain tree, not a table");
+    return absl::InvalidArgumentError("the file is a plain tree, not a table: open it as a TreeDBM (dbm=tree)");
   if (core.store->Count() == 0) {
     if (!core.store->IsWritable()) return absl::InvalidArgumentError("the table has no catalogue yet: open it for writing once");
     core.rows_at_open = 0;

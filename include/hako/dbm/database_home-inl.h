@@ -258,26 +258,28 @@ Status DatabaseHome<LogFileT>::StartNew(std::uint64_t log_bytes, const log::Link
 // was not closed, FindUnarchived compares the log and the archive.
 template <File LogFileT>
 auto DatabaseHome<LogFileT>::OpenArchive(const LogOptions& options, const log::NamedLog& named) -> StatusOr<std::unique_ptr<Archive>> {
-  if (options.durability == Durability::kNone)
-    return absl::InvalidArgumentError("log_archive requires a log, which Durability::kNone does without");
   if (!log_place_.is_known()) return absl::InvalidArgumentError("log_archive requires a log, and the database has no path");
   auto archive = std::make_unique<Archive>(options.log_archive);
-  HAKO_RETURN_IF_ERROR(archive->Lock(log_place_.database()));
+  HAKO_RETURN_IF_ERROR(archive->Lock());
   HAKO_RETURN_IF_ERROR(archive->Load());
-  if (named.IsNeeded()) return archive;
-  const log::Link last = named.link();
-  if (archive->last().IsNone()) {
-    archive->set_last(last);
-  } else if (!archive->EndsAt(last, named.from.lsn)) {
-    const std::string place = archive->last() == last ? absl::StrCat("LSN ", named.from.lsn, ", within it")
-                              : last.sequence == 0    ? "none"
-                                                      : absl::StrCat("segment ", last.sequence);
-    return absl::FailedPreconditionError(absl::StrCat("the log archive ", archive->directory(), " ends with segment ",
-                                                      archive->last().sequence, ", and the history of the database with ", place,
-                                                      ": it is the archive of another database, or this one is an older copy, or its "
-                                                      "history has ended; use an empty directory"));
-  }
+  if (!named.IsNeeded()) HAKO_RETURN_IF_ERROR(ContinueIn(*archive, named));
+  HAKO_RETURN_IF_ERROR(archive->NameOwner(log_place_.database()));
   return archive;
+}
+
+// Whether the archive ends where the history of a database does that has no log to compare.
+template <File LogFileT>
+Status DatabaseHome<LogFileT>::ContinueIn(Archive& archive, const log::NamedLog& named) {
+  const log::Link last = named.link();
+  if (archive.last().IsNone()) {
+    archive.set_last(last);
+  } else if (!archive.EndsAt(last, named.from.lsn)) {
+    const std::string place = archive.last() == last ? absl::StrCat("LSN ", named.from.lsn, ", within it")
+                              : last.sequence == 0   ? "none"
+                                                     : absl::StrCat("segment ", last.sequence);
+    return NotItsArchiveError(archive, place);
+  }
+  return absl::OkStatus();
 }
 
 template <File LogFileT>

@@ -30,7 +30,8 @@
 // LSNs and the sequences of segments. Close archives the log, then makes a superblock durable that
 // names the last archived segment (format::kLogEnded), then removes the file. Open does the same with
 // the log of a process that has died, after its replay. A database that has an archive is opened for
-// writing with it, or with kNoLogArchive: then it names no log any more, and its history ends.
+// writing with it, or with kNoLogArchive: then it names no log any more, and its history ends. An opening that
+// fails after such a superblock is durable, for another directory or for none, does not take it back.
 //
 // Open for writing looks at the log beside the database before it changes anything: one that is neither
 // named nor a former one of this file (format::LogIdOf) is never overwritten.
@@ -140,6 +141,8 @@ class DatabaseHome {
 
  protected:
   using UpdateLog = log::UpdateLog<LogFile>;
+  using Log = log::RecordLog<LogFile>;
+  using Archive = log::LogArchive<LogFile>;
 
   // `refusal`: why updates are refused: opened read-only, a failed write or sync, or a full device, which
   // may pass.
@@ -198,8 +201,12 @@ class DatabaseHome {
 
   // Opens the file at `path`, and the database of class D in it, with its log beside it. Errors name the
   // path. An error leaves no file that was not there, and nothing changed that a later Open would notice.
+  // `checked`: what is known to be wrong before the file is opened, whose content may be dropped.
   template <class D, File FileT, class Options>
-  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options) HAKO_TRY {
+  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
+                                             Status checked) HAKO_TRY {
+    if (checked.ok() && file_options.mode == OpenMode::kTruncate) checked = CheckNewArchive(options);
+    if (!checked.ok()) return WithPath(path, checked);
     if constexpr (PathFile<FileT>) {  // clang 14 compiles its caller for other files, too
       HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
       HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, TakeBackIfNew(file));
@@ -213,6 +220,14 @@ class DatabaseHome {
   HAKO_OR_NO_MEMORY
   static Status WithPath(const std::string& path, const Status& status) {
     return Status(status.code(), absl::StrCat(path, ": ", status.message()));
+  }
+  // Whether a new database may begin in the archive, which is left as it is.
+  static Status CheckNewArchive(const LogOptions& options) {
+    if (!options.Archives()) return absl::OkStatus();
+    Archive archive(options.log_archive);
+    HAKO_RETURN_IF_ERROR(archive.Lock());
+    HAKO_RETURN_IF_ERROR(archive.Load());
+    return archive.last().IsNone() ? absl::OkStatus() : NotItsArchiveError(archive, "none");
   }
   // A file that is new, created or blank, is taken back unless Open calls KeepFiles at its end. Returns
   // what is taken back of it.
@@ -318,9 +333,6 @@ class DatabaseHome {
   LogPlace<LogFile> log_place_;
 
  private:
-  using Log = log::RecordLog<LogFile>;
-  using Archive = log::LogArchive<LogFile>;
-
   // One setter at a time, so that one that fails takes back no other's value.
   template <class T>
   Status ChangeMetadata(T DatabaseHome::*field, const T& value);
@@ -331,7 +343,14 @@ class DatabaseHome {
   // ---- the log: dbm/database_home-inl.h ----
   log::ZeroFill ZeroFill() const { return SyncsEachUpdate() ? log::ZeroFill::kPages : log::ZeroFill::kBlocks; }
   Status CheckBeside(const log::NamedLog& named, bool has_all, bool may_end) const;
+  static Status NotItsArchiveError(const Archive& archive, const std::string& place) {
+    return absl::FailedPreconditionError(absl::StrCat("the log archive ", archive.directory(), " ends with segment ",
+                                                      archive.last().sequence, ", and the history of the database with ", place,
+                                                      ": it is the archive of another database, or this one is an older copy, or its "
+                                                      "history has ended; use an empty directory"));
+  }
   StatusOr<std::unique_ptr<Archive>> OpenArchive(const LogOptions& options, const log::NamedLog& named);
+  static Status ContinueIn(Archive& archive, const log::NamedLog& named);
   Status ContinueHistory(const log::NamedLog& named, std::unique_ptr<Log> left, std::unique_ptr<Archive> archive, std::uint64_t log_bytes);
   // The next superblock names the end of the history: this segment, up to this LSN.
   void NoteEnd(const log::Link& last, log::Lsn lsn) {

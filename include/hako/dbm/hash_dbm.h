@@ -227,6 +227,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
     if constexpr (UndoableFile<FileT>) space_->extents().file().SetTakeBack(what);
   }
 
+  static Status CheckOptions(const HashOptions& options);
   static Status CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options);
   bool ReclaimSoon();
   Status Recover(WriterState& mine, const HashOptions& options);

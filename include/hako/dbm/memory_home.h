@@ -136,6 +136,9 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   template <class Make>
   static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
                                              Make&& make) {
+    Status checked = D::CheckOptions(options);  // before the content may be dropped
+    if (checked.ok() && file_options.mode == OpenMode::kTruncate) checked = Home::CheckNewArchive(options);
+    if (!checked.ok()) return Home::WithPath(path, checked);
     HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
     HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, Home::TakeBackIfNew(file));
     StatusOr<std::unique_ptr<D>> dbm =
@@ -143,7 +146,7 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
     const Status opened = dbm.ok() ? CatchNoMemory([&] { return (*dbm)->BeginAt(options); }) : dbm.status();
     if (opened.ok()) (*dbm)->KeepFiles();
     if (opened.ok()) return dbm;
-    return Status(opened.code(), absl::StrCat(path, ": ", opened.message()));
+    return Home::WithPath(path, opened);
   }
   // The end of D::Open without a path.
   Status Begin(const Options& options) {

@@ -112,11 +112,8 @@ class MemoryMapParallelFile {
  private:
   static constexpr std::size_t kLongWrite = 32 << 10;
 
-  MemoryMapParallelFile(const AddressRange& map, std::unique_ptr<PosixFile> posix, bool huge_pages)
-      : base_(map.base),
-        map_(map),
-        posix_(std::move(posix)),
-        paging_(std::make_unique<MapPaging>(map.base, map.size, posix_->size(), huge_pages)) {}
+  MemoryMapParallelFile(const AddressRange& map, std::unique_ptr<PosixFile> posix, std::uint64_t size, bool huge_pages)
+      : base_(map.base), map_(map), posix_(std::move(posix)), paging_(std::make_unique<MapPaging>(map.base, map.size, size, huge_pages)) {}
 
   // Writes by a system call, which neither clears pages before filling them nor faults on each.
   Status WriteLong(std::uint64_t offset, std::span<const std::byte> in);

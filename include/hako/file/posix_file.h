@@ -54,6 +54,9 @@ class PosixFile {
   std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
   FileIdentity identity() const;
+  // With kTruncate: drops the content, as the last step of Open, which cannot be taken back.
+  // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
+  Status DropContent();
   // See UndoableFile. Close undoes the creation of a file until its type sets kNothing.
   bool was_created() const { return was_created_; }
   void set_take_back(TakeBack what) { take_back_ = what; }
@@ -105,6 +108,7 @@ class PosixFile {
 
   StatusOr<bool> OpenAndLock(std::chrono::steady_clock::time_point deadline);  // returns false if the path now names another file
   Status Prepare(std::uint64_t size, bool has_holes);
+  void NoteSize(std::uint64_t size, bool has_holes);
   Status Grow(std::uint64_t size);
   Status FillHolesNow();
   Status SyncName();

@@ -127,7 +127,7 @@ class LogArchive {
   }
   // Keeps other databases from using the directory until Unlock. Returns FailedPrecondition, which
   // names the other database, if one uses it.
-  Status Lock(const std::string& database) {
+  Status Lock() {
     const std::string path = absl::StrCat(directory_, "/", std::string(format::kArchiveOwner));
     FileOptions options;
     options.mode = OpenMode::kCreate;
@@ -142,6 +142,10 @@ class LogArchive {
     if (!file.ok()) return Status(file.status().code(), absl::StrCat("the log archive ", directory_, ": ", file.status().message()));
     owner_.emplace(*std::move(file));
     Unkeep();  // until Keep
+    return absl::OkStatus();
+  }
+  // Stores the path of the database, for that message. REQUIRES: Lock
+  Status NameOwner(const std::string& database) {
     const std::string line = database + "\n";
     HAKO_RETURN_IF_ERROR(owner_->Resize(line.size()));
     return owner_->WriteAt(0, AsBytes(line));

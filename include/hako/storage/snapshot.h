@@ -19,6 +19,7 @@
 #include "hako/file/file.h"
 #include "hako/format/record_format.h"
 #include "hako/format/snapshot_format.h"
+#include "hako/storage/superblock_slots.h"
 
 namespace hako::storage {
 
@@ -141,9 +142,11 @@ class SnapshotReader {
 
  private:
   Status ReadHeader() {
-    if (file_.Size() < sizeof(header_)) return DataLossError("too short for a snapshot: the file ends", file_.Size());
-    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(&header_), sizeof(header_)}));
-    if (header_.magic != format::kSnapshotMagic) return absl::InvalidArgumentError("not a hako snapshot: bad magic at offset 0");
+    const std::size_t size = std::min<std::uint64_t>(file_.Size(), sizeof(header_));
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(&header_), size}));
+    const bool has_magic = size >= sizeof(header_.magic);
+    if (has_magic && header_.magic != format::kSnapshotMagic) return NotOfKindError(file_, "snapshot", header_.magic);
+    if (size < sizeof(header_)) return DataLossError("too short for a snapshot: the file ends", size);
     if (header_.check != Hash64(&header_, offsetof(format::SnapshotHeader, check), 0)) {
       return DataLossError("the snapshot header fails its checksum", 0);
     }
