@@ -17,6 +17,7 @@ Status AnyOptions::Check() const {
   if (!order.empty() || !codec.empty()) return absl::InvalidArgumentError("options order and codec require dbm=tree");
   if (name == kHash || name == kArray || name == kTiny || name == kBaby) return absl::OkStatus();
   if (!name.empty()) return absl::InvalidArgumentError(absl::StrCat("unknown kind of database '", ToAbsl(name), "'"));
+  if (path.empty()) return absl::InvalidArgumentError("no file name, and no kind: name a file, or set dbm=tiny or baby for one in memory");
   return absl::InvalidArgumentError(absl::StrCat(
       path, ": unknown suffix; use .hkh (hash), .hkt (tree), .hka (array) or .hks (tiny), or set dbm=hash, tree, array, tiny or baby"));
 }

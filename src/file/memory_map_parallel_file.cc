@@ -59,18 +59,25 @@ StatusOr<MemoryMapParallelFile> MemoryMapParallelFile::Open(const std::string& p
     return absl::InvalidArgumentError(absl::StrCat(path, ": a mapped file has no FileOptions::", options.direct ? "direct" : "sync",
                                                    "; use a PositionalParallelFile (file=pos)"));
   }
+  if (options.block_size != 0 || options.padding) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": FileOptions::", options.padding ? "padding" : "block_size",
+                                                   " requires FileOptions::direct, which a mapped file does not have; use a "
+                                                   "PositionalParallelFile (file=pos)"));
+  }
   // Round to whole pages, because the system maps only these.
   const bool is_asked = options.reserve_bytes != 0;
   const std::uint64_t asked = std::max(PageBegin(std::min(options.reserve_bytes, kReserveBytesMax)), PageSize());
   HAKO_ASSIGN_OR_RETURN(auto posix, PosixFile::Open(path, options, is_asked ? asked : kReserveBytesMax));
   // A file that never grows needs no more than its size.
   const bool writable = posix->writable();
-  const std::uint64_t least = is_asked && writable ? asked : PageEnd(std::max<std::uint64_t>(posix->size(), 1));
+  const std::uint64_t size = options.mode == OpenMode::kTruncate ? 0 : posix->size();  // once it is open
+  const std::uint64_t least = is_asked && writable ? asked : PageEnd(std::max<std::uint64_t>(size, 1));
   const std::uint64_t most = is_asked || !writable ? least : std::max(least, std::min(least + kGrowthUsual, kReserveBytesMax));
   HAKO_ASSIGN_OR_RETURN(const AddressRange map, Map(posix->fd(), writable, least, most, path));
   if (writable) posix->LimitTo(map.size);
   const bool huge_pages = options.huge_pages && (options.grow_min == 0 || options.grow_min >= MapPaging::kHugePage);
-  MemoryMapParallelFile file(map, std::move(posix), huge_pages);
+  MemoryMapParallelFile file(map, std::move(posix), size, huge_pages);
+  HAKO_RETURN_IF_ERROR(file.posix_->DropContent());
   file.posix_->set_take_back(TakeBack::kNothing);
   return file;
 }

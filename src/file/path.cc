@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -16,11 +18,15 @@
 namespace hako {
 
 bool TrySyncDirectoryOf(const std::string& path, Status* status) {
-  std::string directory = std::filesystem::path(path).parent_path().string();
-  if (directory.empty()) directory = ".";
-  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Without memory, which the caller of a sync may not have.
+  std::array<char, PATH_MAX> directory{"."};
+  if (const std::size_t slash = path.rfind('/'); slash != path.npos) {
+    const std::size_t size = std::min(std::max<std::size_t>(slash, 1), directory.size() - 1);
+    directory[path.copy(directory.data(), size)] = '\0';
+  }
+  const int fd = open(directory.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
-    *status = SystemError(errno, absl::StrCat("cannot open directory ", directory));
+    *status = SystemError(errno, absl::StrCat("cannot open directory ", directory.data()));
     return false;
   }
   int result;
@@ -30,10 +36,10 @@ bool TrySyncDirectoryOf(const std::string& path, Status* status) {
   const int error = errno;
   close(fd);
   if (result != 0 && (error == EINVAL || error == EOPNOTSUPP || error == ENOSYS)) {
-    *status = SystemError(error, absl::StrCat("the file system cannot sync directory ", directory));
+    *status = SystemError(error, absl::StrCat("the file system cannot sync directory ", directory.data()));
     return false;
   }
-  *status = result == 0 ? absl::OkStatus() : SystemError(error, absl::StrCat("cannot sync directory ", directory));
+  *status = result == 0 ? absl::OkStatus() : SystemError(error, absl::StrCat("cannot sync directory ", directory.data()));
   return true;
 }
 

@@ -43,7 +43,6 @@ StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string&
   PositionalParallelFile file(std::move(posix));
   if (options.direct) {
     HAKO_ASSIGN_OR_RETURN(const std::size_t block_size, file.device_->StartDirect(options));
-    HAKO_RETURN_IF_ERROR(file.posix_->AllocateWhole(block_size));
     const BlockCacheLimits limits = {.block_size = block_size,
                                      .bytes = options.cache_bytes,
                                      .memory_alignment = file.device_->memory_alignment(),
@@ -56,6 +55,8 @@ StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string&
     HAKO_CATCH_NO_MEMORY(
         return absl::ResourceExhaustedError(absl::StrCat("out of memory for a block cache of ", options.cache_bytes, " bytes for ", path));)
   }
+  HAKO_RETURN_IF_ERROR(file.posix_->DropContent());
+  if (options.direct) HAKO_RETURN_IF_ERROR(file.posix_->AllocateWhole(file.block_size()));
   file.posix_->set_take_back(TakeBack::kNothing);
   return file;
 }

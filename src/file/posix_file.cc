@@ -166,6 +166,7 @@ PosixFile::PosixFile(std::string path, const FileOptions& options, std::uint64_t
       writable_(options.mode != OpenMode::kReadOnly) {}
 
 StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& path, const FileOptions& options, std::uint64_t size_max) {
+  if (path.empty()) return absl::InvalidArgumentError("the path is empty: name a file");
   std::error_code error;
   std::string absolute = std::filesystem::absolute(path, error).string();
   if (error) return SystemError(error.value(), absl::StrCat("cannot open ", path));
@@ -239,20 +240,31 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
 }
 
 Status PosixFile::Prepare(std::uint64_t size, bool has_holes) {
-  if (options_.mode == OpenMode::kTruncate && size != 0) {
-    if (const int error = Truncate(fd_, 0); error != 0) return SystemError(error, absl::StrCat("cannot truncate ", path_));
-    size = 0;
-  }
+  NoteSize(size, has_holes);
+  if (options_.mode == OpenMode::kTruncate) return absl::OkStatus();
   if (writable_ && size == 0) WriteInPlace(fd_);
   if (writable_ && size > size_max_) {
     return absl::InvalidArgumentError(
         absl::StrCat(path_, " has ", size, " bytes, more than FileOptions::reserve_bytes allows (", size_max_, ")"));
   }
   if (writable_ && size > ProcessFileSizeMax()) return SystemError(EFBIG, absl::StrCat(path_, " exceeds RLIMIT_FSIZE"));
+  return absl::OkStatus();
+}
+
+void PosixFile::NoteSize(std::uint64_t size, bool has_holes) {
   size_at_open_ = size;
   has_holes_.store(size != 0 && has_holes, std::memory_order_relaxed);
   allocated_.store(size, std::memory_order_relaxed);
   size_.store(size, std::memory_order_release);
+}
+
+Status PosixFile::DropContent() {
+  if (options_.mode != OpenMode::kTruncate) return absl::OkStatus();
+  if (allocated() != 0) {
+    if (const int error = Truncate(fd_, 0); error != 0) return SystemError(error, absl::StrCat("cannot truncate ", path_));
+  }
+  NoteSize(0, false);
+  WriteInPlace(fd_);
   return absl::OkStatus();
 }
 

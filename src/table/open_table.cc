@@ -2,10 +2,8 @@
 #include <utility>
 
 #include "hako/dbm/baby_dbm.h"
-#include "hako/dbm/log_place.h"
 #include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/tree_dbm.h"
-#include "hako/file/path.h"
 #include "hako/table/catalogue.h"
 #include "hako/table/table_dbm.h"
 #include "hako/table/table_store.h"
@@ -14,31 +12,30 @@ namespace hako {
 
 namespace {
 
-template <class F>
-StatusOr<std::unique_ptr<table::TableStore>> OpenStore(const std::string& path, const TableOptions& options) {
-  TreeOptions tree = options.tree;
-  tree.type = kTableType;
-  HAKO_ASSIGN_OR_RETURN(auto db, TreeDBM<F>::Open(path, tree, options.file));
-  return std::make_unique<table::TreeStore<TreeDBM<F>>>(std::move(db));
+// Calls open_in(store, open_store) with a store for a tree in an F.
+template <class F, class OpenIn>
+auto OpenTree(const std::string& path, const TableOptions& options, OpenIn open_in) {
+  auto owned = std::make_unique<table::TreeStore<TreeDBM<F>>>();
+  auto& store = *owned;
+  const auto open_store = [&]() -> Status {
+    TreeOptions tree = options.tree;
+    tree.type = kTableType;
+    HAKO_ASSIGN_OR_RETURN(auto db, TreeDBM<F>::Open(path, tree, options.file));
+    store.Take(std::move(db));
+    return absl::OkStatus();
+  };
+  return open_in(std::move(owned), open_store);
 }
 
 }  // namespace
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(const std::string& path, const TableOptions& options) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(table::Catalogue::Begin(options.columns).status());  // checks them before it creates a file
-  const auto is_absent = [](const std::string& name) { return RefuseExisting(name, "a table").ok(); };
-  const bool is_new = is_absent(path) && is_absent(LogPathOf(path));
-  const bool is_positional = options.positional || options.file.direct;
-  auto store = is_positional ? OpenStore<PositionalParallelFile>(path, options) : OpenStore<MemoryMapParallelFile>(path, options);
-  if (!store.ok()) return store.status();
-  const auto remove = [&] {
-    if (!is_new) return;
-    (void)RemoveFile(path);
-    (void)RemoveFile(LogPathOf(path));
+  const auto open_in = [&](std::unique_ptr<table::TableStore> store, FunctionRef<Status()> open_store) {
+    return OpenIn(std::move(store), options, path, open_store);
   };
-  auto table = OpenIn(*std::move(store), options, remove);
-  if (table.ok()) return table;
-  return Status(table.status().code(), absl::StrCat(path, ": ", table.status().message()));
+  const bool is_positional = options.positional || options.file.direct;
+  return is_positional ? OpenTree<PositionalParallelFile>(path, options, open_in) : OpenTree<MemoryMapParallelFile>(path, options, open_in);
 }
 HAKO_OR_NO_MEMORY
 

@@ -62,27 +62,27 @@ TableDBM::TableDBM(std::unique_ptr<TableCore> core) : core_(std::move(core)) {}
 TableDBM::~TableDBM() { (void)Close(); }
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(std::unique_ptr<table::TableStore> store, const TableOptions& options) HAKO_TRY {
-  return OpenIn(std::move(store), options, [] {});
+  return OpenIn(std::move(store), options, "", [] { return absl::OkStatus(); });
 }
 HAKO_OR_NO_MEMORY
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenIn(std::unique_ptr<table::TableStore> store, const TableOptions& options,
-                                                     FunctionRef<void()> on_failure) {
+                                                     std::string_view path, FunctionRef<Status()> open_store) {
   std::unique_ptr<TableDBM> opened(new TableDBM(std::make_unique<TableCore>(std::move(store), options.sort_bytes)));
-  if (Status status = opened->Begin(options); !status.ok()) {
-    opened->is_closed_ = true;  // nothing must be stored any more
-    on_failure();
-    (void)opened->core_->store->CloseUnkept();
-    return status;
-  }
-  return opened;
+  opened->is_closed_ = true;  // nothing must be stored any more
+  HAKO_RETURN_IF_ERROR(open_store());
+  const Status status = CatchNoMemory([&] { return opened->Begin(options); });
+  opened->is_closed_ = !status.ok();
+  if (status.ok()) return opened;
+  (void)opened->core_->store->CloseUnkept();
+  return path.empty() ? status : Status(status.code(), absl::StrCat(ToAbsl(path), ": ", status.message()));
 }
 
 Status TableDBM::Begin(const TableOptions& options) {
   TableCore& core = *core_;
   HAKO_ASSIGN_OR_RETURN(auto beginning, table::Catalogue::Begin(options.columns));
   if (const auto type = core.store->GetType(); type && *type != kTableType)
-    return absl::InvalidArgumentError("the file is a plain tree, not a table");
+    return absl::InvalidArgumentError("the file is a plain tree, not a table: open it as a TreeDBM (dbm=tree)");
   if (core.store->Count() == 0) {
     if (!core.store->IsWritable()) return absl::InvalidArgumentError("the table has no catalogue yet: open it for writing once");
     core.rows_at_open = 0;

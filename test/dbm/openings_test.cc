@@ -1,6 +1,7 @@
 // Openings that fail or die: from each state that a process, a kill or a power cut leaves, one or two
 // openings with other options fail by themselves, at a system call or an allocation, or are killed there.
-// The right opening that follows finds exactly what was promised, and the failed ones leave no file.
+// The right opening that follows finds exactly what was promised, and the failed ones leave no file. Besides,
+// each allocation of an opening fails, from each of a few states.
 //
 // HAKO_OPENINGS=100000 has the test try that many; HAKO_OPENING=17 only this one of them.
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -49,7 +51,9 @@ struct Kind {
   std::string_view name, kind, device;
   bool IsMappedHash() const { return kind == AnyOptions::kHash && device == "mmap"; }
   bool IsArray() const { return kind == AnyOptions::kArray; }
+  bool IsInMemory() const { return kind == AnyOptions::kTiny || kind == AnyOptions::kBaby; }
   bool HasExpiry() const { return !IsArray(); }
+  bool HasInterval() const { return !IsInMemory(); }  // of synchronizations
 };
 constexpr std::array kKinds = {Kind{"mapped hash", AnyOptions::kHash, "mmap"}, Kind{"positional hash", AnyOptions::kHash, "pos"},
                                Kind{"tree", AnyOptions::kTree, "mmap"},        Kind{"positional tree", AnyOptions::kTree, "pos"},
@@ -67,7 +71,24 @@ struct Base {
   }
 };
 
-enum class Left { kAbsent, kEmpty, kZeros, kClosed, kKilled, kCut };
+// The options that it is opened with, as the file `db` of the directory.
+AnyOptions OptionsOf(const Base& base, const TempDir& directory) {
+  AnyOptions options;
+  options.path = directory.File("db");
+  options.kind = base.kind.kind;
+  options.device = base.kind.device;
+  options.durability = base.level;
+  options.keep_log = base.keeps_log;
+  options.expiry = base.expires;
+  if (base.has_archive) options.log_archive = directory.File("archive");
+  if (base.kind.IsArray()) options.width = kWidth;
+  if (base.kind.kind == AnyOptions::kTree || base.kind.IsArray()) options.cache_bytes = 1 << 20;
+  if (base.kind.kind == AnyOptions::kBaby) options.max_bytes = 16 << 20;
+  options.file.reserve_bytes = 64 << 20;
+  return options;
+}
+
+enum class Left { kAbsent, kEmpty, kZeros, kBegun, kClosed, kKilled, kCut };
 
 // One change: sets the key, or removes it.
 struct Change {
@@ -79,6 +100,13 @@ void Apply(const Change& change, Records* records) {
     (*records)[change.key] = *change.value;
   else
     records->erase(change.key);
+}
+
+// The names of all files in a directory and those below it.
+std::set<std::string> NamesBelow(const std::string& directory) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) names.insert(entry.path().string().substr(directory.size() + 1));
+  return names;
 }
 
 constexpr int kFailed = 3, kOpened = 4, kThrew = 5;
@@ -133,7 +161,7 @@ class Trial {
   int num_left() const { return num_left_; }
 
  private:
-  bool HasSuperBlock() const { return base_.kind.kind != AnyOptions::kTiny && base_.kind.kind != AnyOptions::kBaby; }
+  bool HasSuperBlock() const { return !base_.kind.IsInMemory(); }
   template <class... Parts>
   void Tell(const Parts&... parts) {
     absl::StrAppend(&story_, parts...);
@@ -154,24 +182,10 @@ class Trial {
                         : Left::kCut;
     Tell(std::string(base_.kind.name), ", level ", static_cast<int>(base_.level), base_.has_archive ? ", archive" : "",
          base_.expires ? ", expiry" : "", base_.keeps_log ? ", keeps its log" : "", ", left ",
-         std::array{"absent", "empty", "zeros", "closed", "killed", "cut"}[static_cast<std::size_t>(left_)]);
+         std::array{"absent", "empty", "zeros", "begun", "closed", "killed", "cut"}[static_cast<std::size_t>(left_)]);
   }
 
-  AnyOptions Options() const {
-    AnyOptions options;
-    options.path = path_;
-    options.kind = base_.kind.kind;
-    options.device = base_.kind.device;
-    options.durability = base_.level;
-    options.keep_log = base_.keeps_log;
-    options.expiry = base_.expires;
-    if (base_.has_archive) options.log_archive = dir_.File("archive");
-    if (base_.kind.IsArray()) options.width = kWidth;
-    if (base_.kind.kind == AnyOptions::kTree || base_.kind.IsArray()) options.cache_bytes = 1 << 20;
-    if (base_.kind.kind == AnyOptions::kBaby) options.max_bytes = 16 << 20;
-    options.file.reserve_bytes = 64 << 20;
-    return options;
-  }
+  AnyOptions Options() const { return OptionsOf(base_, dir_); }
 
   std::vector<Change> Changes(std::size_t count) {
     std::vector<Change> changes(count);
@@ -250,13 +264,7 @@ class Trial {
     fs::remove_all(cut);
   }
 
-  // The names of all files.
-  std::set<std::string> Names() const {
-    std::set<std::string> names;
-    for (const auto& entry : fs::recursive_directory_iterator(dir_.path()))
-      names.insert(entry.path().string().substr(dir_.path().size() + 1));
-    return names;
-  }
+  std::set<std::string> Names() const { return NamesBelow(dir_.path()); }
 
   // Changes the options to those of a mistake, or of a change of mind.
   void Vary(AnyOptions* options) {
@@ -398,13 +406,15 @@ class Trial {
     if (outcome.result != kFailed) return "the process ended with " + std::to_string(outcome.result);
     const std::set<std::string> after = Names();
     if (after == before) return "";
-    // A log that is not needed any more may be gone, and be in the archive, durably. A superblock that
-    // could not be synced, or that was stored before the opening failed, may name a log, which is there then.
+    // A log that is not needed any more may be gone, and be in the archive, durably. A superblock that could
+    // not be synced may name a log, which is there then.
     const bool log_is_gone = before.contains("db-log") && !after.contains("db-log");
+    // Then the history goes on in that archive: this is durable, even if a later step fails.
+    ends_history_ = ends_history_ || (log_is_gone && options.log_archive == dir_.File("other"));
     std::string mistake;
     for (const std::string& name : after) {
-      const bool is_archived = name.find('/') != name.npos && (log_is_gone || fails_call || fails_allocation);
-      const bool may_be_named = (fails_call || fails_allocation) && (left_ > Left::kZeros || has_succeeded_);
+      const bool is_archived = name.find('/') != name.npos && (log_is_gone || fails_call);
+      const bool may_be_named = fails_call && (left_ > Left::kZeros || has_succeeded_);
       if (is_archived || (name == "db-log" && may_be_named)) {
         num_left_ += !before.contains(name);
         continue;
@@ -528,6 +538,157 @@ TEST(OpeningsTest, FailedAndKilledOnesChangeNothing) {
   ReportCount("failures", "openings failed", num_failed);
   ReportCount("kills", "openings killed", num_killed);
   ReportCount("states", "openings compared", num_trials);
+}
+
+// Each allocation of an opening fails, once or from then on.
+class MemoryForOpenings {
+ public:
+  MemoryForOpenings(const Base& base, Left left, bool archive_is_new)
+      : base_(base), left_(left), archive_is_new_(archive_is_new), options_(OptionsOf(base, directory_)) {
+    if (base.kind.HasInterval()) options_.sync_interval = std::chrono::hours(1);
+    fs::create_directory(directory_.File("archive"));
+  }
+
+  void Run() {
+    for (const auto which : {FailingAllocation::Which::kOnce, FailingAllocation::Which::kFromThenOn}) {
+      Prepare();
+      for (std::uint64_t n = 1; TryWithout(n, which); ++n) {
+      }
+    }
+  }
+  std::uint64_t num_failed() const { return num_failed_; }
+
+ private:
+  std::string Name() const {
+    return absl::StrCat(std::string(base_.kind.name), base_.has_archive ? archive_is_new_ ? ", a new archive" : ", archive" : "", ", ",
+                        left_ == Left::kAbsent   ? "absent"
+                        : left_ == Left::kClosed ? "closed"
+                        : left_ == Left::kBegun  ? "killed by its creation"
+                                                 : "killed");
+  }
+  // Makes the files that the openings find.
+  void Prepare() {
+    fs::remove_all(directory_.File("archive"));
+    fs::create_directory(directory_.File("archive"));
+    fs::remove(options_.path);
+    fs::remove(options_.path + "-log");
+    AnyOptions before = options_;
+    if (archive_is_new_) before.log_archive.clear();
+    if (left_ == Left::kBegun) return Begin(before);
+    if (left_ == Left::kAbsent) return;
+    const Outcome outcome = RunProcess([&](auto say) {
+      auto db = AnyDBM::Open(before);
+      if (!db.ok()) return say(db.status().ToString()), 1;
+      if (!(*db)->Set("1", std::string(kWidth, 'a')).ok()) return 1;
+      if (left_ == Left::kClosed && !(*db)->Close().ok()) return 1;
+      (void)db->release();
+      return 0;
+    });
+    ASSERT_EQ(outcome.result, 0) << Name() << ": " << outcome.said;
+  }
+  // A process is killed that has the first superblock in the file, and no log yet.
+  void Begin(const AnyOptions& options) {
+    for (std::uint64_t call = 1; call < 100; ++call) {
+      fs::remove(options.path);
+      CallFault fault{.how = CallFault::How::kKills, .call = call};
+      fault.names = fault.removes = true;
+      const Outcome outcome = RunProcess([&](auto) {
+        FailingCalls::Instance().Arm(fault);
+        return AnyDBM::Open(options).ok() ? kOpened : kFailed;
+      });
+      ASSERT_TRUE(outcome.is_killed) << Name();
+      const std::string bytes = fs::exists(options.path) ? ReadWhole(options.path) : "";
+      if (bytes.find_first_not_of('\0') != bytes.npos) return;
+    }
+    FAIL() << Name() << ": no call lies between";
+  }
+  // Opens the database without the n-th allocation. False if there are not so many.
+  bool TryWithout(std::uint64_t n, FailingAllocation::Which which) {
+    const std::set<std::string> before = NamesBelow(directory_.path());
+    std::optional<FailingAllocation> failing;
+    failing.emplace(n, which, FailingAllocation::Whose::kThisThread);
+    auto db = AnyDBM::Open(options_);
+    const bool has_failed = failing->HasFailed();
+    failing.reset();
+    if (db.ok()) {
+      EXPECT_EQ((*db)->Count(), left_ > Left::kZeros && left_ != Left::kBegun ? 1u : 0u) << Name();
+      EXPECT_THAT((*db)->Close(), IsOk()) << Name();
+    } else {
+      ++num_failed_;
+      const std::set<std::string> after = NamesBelow(directory_.path());
+      // Its log may be in the archive.
+      const bool log_is_gone = before.contains("db-log") && !after.contains("db-log");
+      std::string more;
+      for (const std::string& name : after) {
+        const bool is_archived = log_is_gone && name.starts_with("archive/");
+        if (!before.contains(name) && !is_archived) absl::StrAppend(&more, " ", name);
+      }
+      EXPECT_EQ(more, "") << Name() << ", without allocation " << n
+                          << (which == FailingAllocation::Which::kOnce ? "" : " and all later ones");
+      if (after == before) return has_failed;
+    }
+    db = absl::UnknownError("");
+    Prepare();
+    return has_failed;
+  }
+  const TempDir directory_{TempDir::MemoryParent()};
+  const Base base_;
+  const Left left_;
+  const bool archive_is_new_;
+  AnyOptions options_;
+  std::uint64_t num_failed_ = 0;
+};
+
+// Nothing needs memory once a superblock, or a snapshot, names the log.
+TEST(OpeningsTest, WithoutMemoryLeaveNoFile) {
+  std::uint64_t num_failed = 0;
+  for (const Kind& kind : kKinds) {
+    for (const Left left : {Left::kAbsent, Left::kBegun, Left::kClosed, Left::kKilled}) {
+      for (const int archive : {0, 1, 2}) {
+        if (left == Left::kBegun && (archive != 0 || kind.IsInMemory())) continue;
+        MemoryForOpenings trials({kind, Durability::kProcess, archive > 0, kind.HasExpiry(), kind.IsMappedHash()}, left, archive == 2);
+        trials.Run();
+        num_failed += trials.num_failed();
+      }
+    }
+  }
+  ReportCount("failures", "openings without memory", num_failed);
+}
+
+// The same for a table, which needs more once its tree is open: it gives the log up again.
+TEST(OpeningsTest, TablesWithoutMemoryLeaveNoFile) {
+  for (const bool exists : {false, true}) {
+    for (const bool has_archive : {false, true}) {
+      for (const auto which : {FailingAllocation::Which::kOnce, FailingAllocation::Which::kFromThenOn}) {
+        bool has_failed = true;
+        for (std::uint64_t n = 1; has_failed; ++n) {
+          const TempDir directory(TempDir::MemoryParent());
+          const std::string path = directory.File("db");
+          fs::create_directory(directory.File("archive"));
+          TableOptions options;
+          options.tree.cache_bytes = 1 << 20;
+          options.tree.sync_interval = std::chrono::hours(1);
+          if (has_archive) options.tree.log_archive = directory.File("archive");
+          if (exists) {
+            ASSERT_OK_AND_ASSIGN(auto made, TableDBM::Open(path, options));
+            ASSERT_THAT(made->Put("a", {{"column", Value(1)}}), IsOk());
+            ASSERT_THAT(made->Close(), IsOk());
+          }
+          const std::set<std::string> before = NamesBelow(directory.path());
+          std::optional<FailingAllocation> failing;
+          failing.emplace(n, which, FailingAllocation::Whose::kThisThread);
+          auto table = TableDBM::Open(path, options);
+          has_failed = failing->HasFailed();
+          failing.reset();
+          if (table.ok()) continue;
+          ASSERT_EQ(NamesBelow(directory.path()), before) << "without allocation " << n << ", archive " << has_archive;
+          ASSERT_OK_AND_ASSIGN(table, TableDBM::Open(path, options));
+          EXPECT_THAT((*table)->Count(), IsOkAndHolds(exists ? 1u : 0u));
+          ASSERT_THAT((*table)->Close(), IsOk());
+        }
+      }
+    }
+  }
 }
 
 // An opening that fails for what it asks for leaves no file, and nothing in one that was empty.

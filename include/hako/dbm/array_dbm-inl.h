@@ -17,16 +17,30 @@ ArrayDBM<FileT>::~ArrayDBM() {
 template <File FileT>
 auto ArrayDBM<FileT>::Open(const std::string& path, const ArrayOptions& options, const FileOptions& file_options)
     -> StatusOr<std::unique_ptr<ArrayDBM>>
-requires PathFile<FileT> { return Home::template OpenAt<ArrayDBM, FileT>(path, options, file_options); }
+requires PathFile<FileT> HAKO_TRY {
+  Status checked = LimitsFor(options).status();
+  if (checked.ok() && file_options.mode == OpenMode::kTruncate && options.width == 0) checked = NoWidthError();
+  return Home::template OpenAt<ArrayDBM, FileT>(path, options, file_options, std::move(checked));
+}
+HAKO_OR_NO_MEMORY
+
+template <File FileT>
+StatusOr<tree::PoolLimits> ArrayDBM<FileT>::LimitsFor(const ArrayOptions& options) {
+  if (options.width > kRecordWidthMax)
+    return absl::InvalidArgumentError(absl::StrCat("ArrayOptions::width must be 1 to ", kRecordWidthMax));
+  return Home::LimitsOf(options);
+}
+template <File FileT>
+Status ArrayDBM<FileT>::NoWidthError() {
+  return absl::InvalidArgumentError("a new array needs ArrayOptions::width, the bytes of each record");
+}
 
 template <File FileT>
 auto ArrayDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const ArrayOptions& options) -> StatusOr<std::unique_ptr<ArrayDBM>> HAKO_TRY {
-  if (options.width > kRecordWidthMax)
-    return absl::InvalidArgumentError(absl::StrCat("ArrayOptions::width must be 1 to ", kRecordWidthMax));
-  HAKO_ASSIGN_OR_RETURN(tree::PoolLimits limits, Home::LimitsOf(options));
+  HAKO_ASSIGN_OR_RETURN(tree::PoolLimits limits, LimitsFor(options));
   if (options.width == 0) {
     HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, array::kArrayFileKind));
-    if (blank) return absl::InvalidArgumentError("a new array needs ArrayOptions::width, the bytes of each record");
+    if (blank) return NoWidthError();
   }
   HAKO_ASSIGN_OR_RETURN(auto store, tree::PageStore<FileT>::Open(std::move(file), RecordKeyComparator::kName, NoCodec::kName, options.width,
                                                                  array::kArrayFileKind));

@@ -111,6 +111,10 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
     if (this->SyncsEachUpdate()) this->CallAfterUpdates();
   }
 
+  // The memory that the options allow; InvalidArgument for one that is out of range.
+  static StatusOr<tree::PoolLimits> LimitsFor(const ArrayOptions& options);
+  static Status NoWidthError();
+
   // ---- for PoolHome ----
   void DescribeTree(format::TreeSuperBlock& super) const override {
     super.num_records = this->Count();

@@ -161,16 +161,19 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
   BabyDBM(std::unique_ptr<Space> space, unsigned page_size, Rest&&... rest)
       : Base(std::move(space), page_size), Memory(*this, space_->log(), std::forward<Rest>(rest)...) {}
 
-  // Makes an empty database; `rest` is for MemoryHome.
-  template <class... Rest>
-  static StatusOr<std::unique_ptr<BabyDBM>> Make(const BabyOptions& options, Rest&&... rest) {
+  static Status CheckOptions(const BabyOptions& options) {
     if (options.page_size < 128 || options.page_size > 8192)
       return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 8192");
     if (options.max_bytes < kBytesMin || options.max_bytes > Space::kBytesMax)
       return absl::InvalidArgumentError(absl::StrCat("BabyOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
+    HAKO_RETURN_IF_ERROR((Capacity{options.capacity_bytes, options.capacity_records}.Check("BabyOptions")));
+    return CheckSharedOptions(options);
+  }
+  // Makes an empty database; `rest` is for MemoryHome.
+  template <class... Rest>
+  static StatusOr<std::unique_ptr<BabyDBM>> Make(const BabyOptions& options, Rest&&... rest) {
+    HAKO_RETURN_IF_ERROR(CheckOptions(options));
     const Capacity capacity{options.capacity_bytes, options.capacity_records};
-    HAKO_RETURN_IF_ERROR(capacity.Check("BabyOptions"));
-    HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes, storage::Arena::kSmallUsual, std::uint64_t{0}, capacity));
     auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options.page_size, std::forward<Rest>(rest)...));
     HAKO_RETURN_IF_ERROR(dbm->tree().Create());

@@ -33,6 +33,8 @@ Status CheckSharedOptions(const Options& options) {
   if constexpr (requires { options.cache_bytes; }) HAKO_RETURN_IF_ERROR(CheckNotNegative("cache_bytes", options.cache_bytes));
   if constexpr (requires { options.min_read_size; }) HAKO_RETURN_IF_ERROR(CheckNotNegative("min_read_size", options.min_read_size));
   if constexpr (requires { options.num_records; }) HAKO_RETURN_IF_ERROR(CheckNotNegative("num_records", options.num_records));
+  if (options.durability == Durability::kNone && !options.log_archive.empty() && options.log_archive != kNoLogArchive)
+    return absl::InvalidArgumentError("log_archive requires a log, which Durability::kNone does without");
   if constexpr (requires { options.keep_log; }) {
     if (options.keep_log && options.durability == Durability::kNone)
       return absl::InvalidArgumentError("keep_log requires a durability of more than kNone, which has no log");
@@ -53,7 +55,7 @@ FileOptions FileOptionsFor(const Options& options, FileOptions file_options) {
 [[gnu::cold]] inline Status CheckContent(std::uint32_t type, const TreeOptions& options) {
   if (options.type) {
     if (type == *options.type) return absl::OkStatus();
-    return absl::InvalidArgumentError(*options.type == kTableType ? "the file is a plain tree, not a table"
+    return absl::InvalidArgumentError(*options.type == kTableType ? "the file is a plain tree, not a table: open it as a TreeDBM (dbm=tree)"
                                                                   : absl::StrCat("the file has type ", type, ", not ", *options.type));
   }
   if (type != kTableType || options.raw) return absl::OkStatus();

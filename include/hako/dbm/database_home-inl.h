@@ -80,8 +80,10 @@ void DatabaseHome<LogFileT>::KeepTime() {
 // ---- threads ----
 
 template <File LogFileT>
-Status DatabaseHome<LogFileT>::StartBackground(std::chrono::milliseconds interval) {
-  HAKO_ASSIGN_OR_RETURN(background_, sync::BackgroundThread::Start(interval, [this] { SynchronizeInBackground(); }));
+Status DatabaseHome<LogFileT>::StartBackground() {
+  if (background_ != nullptr) return absl::OkStatus();
+  const auto work = [this] { SynchronizeInBackground(); };
+  HAKO_ASSIGN_OR_RETURN(background_, sync::BackgroundThread::Start(std::chrono::milliseconds{0}, work));
   return absl::OkStatus();
 }
 
@@ -89,14 +91,23 @@ template <File LogFileT>
 Status DatabaseHome<LogFileT>::WakeBackground() {
   sync::MutexLock lock(background_mutex_);
   if (stops_threads_) return absl::OkStatus();
-  if (background_ == nullptr) HAKO_RETURN_IF_ERROR(CatchNoMemory([this] { return StartBackground(std::chrono::milliseconds{0}); }));
+  const auto start = [this] {
+    background_mutex_.AssertHeld();
+    return StartBackground();
+  };
+  HAKO_RETURN_IF_ERROR(CatchNoMemory(start));
   background_->Wake();
   return absl::OkStatus();
 }
 
 template <File LogFileT>
-Status DatabaseHome<LogFileT>::StartSweeper() {
-  if (records_.expiry() == nullptr || records_.expiry()->IsOfCopy() || !writable_) return absl::OkStatus();
+Status DatabaseHome<LogFileT>::StartThreads(std::chrono::milliseconds interval) {
+  if (!writable_) return absl::OkStatus();
+  if (interval.count() > 0) {
+    sync::MutexLock lock(background_mutex_);
+    HAKO_RETURN_IF_ERROR(StartBackground());
+  }
+  if (records_.expiry() == nullptr || records_.expiry()->IsOfCopy()) return absl::OkStatus();
   const auto work = [this] {
     if (!closed_) records_.SweepInBackground(stops_sweeper_);
   };
@@ -135,7 +146,7 @@ template <File LogFileT>
 Status DatabaseHome<LogFileT>::CloseWritable() {
   Status archived;
   bool keeps_log = false;
-  if (updates_.is_on() && updates_.archive() != nullptr) {
+  if (updates_.is_on() && updates_.archive() != nullptr && !is_unkept_) {
     archived = updates_.WaitDurable(~log::Lsn{0});
     if (archived.ok()) {
       archived = updates_.ArchiveAll();
@@ -235,8 +246,9 @@ Status DatabaseHome<LogFileT>::StartNew(std::uint64_t log_bytes, const log::Link
   HAKO_ASSIGN_OR_RETURN(auto log, CreateLog(last, lsn));
   const log::Position begin = log->position();
   const Status named = NameLog(updates_.id(), begin);
-  if (!named.ok() && !MayName(updates_.id(), false)) return named;
-  if (log_place_.taken_back() == TakeBack::kNothing) log->Keep();
+  const bool is_kept = (named.ok() || MayName(updates_.id(), false)) && log_place_.taken_back() == TakeBack::kNothing;
+  if (is_kept) log->Keep();
+  if (is_kept && updates_.archive() != nullptr) updates_.archive()->Keep();
   HAKO_RETURN_IF_ERROR(named);
   updates_.Start(std::move(log), log_bytes, begin);
   return absl::OkStatus();
@@ -246,26 +258,28 @@ Status DatabaseHome<LogFileT>::StartNew(std::uint64_t log_bytes, const log::Link
 // was not closed, FindUnarchived compares the log and the archive.
 template <File LogFileT>
 auto DatabaseHome<LogFileT>::OpenArchive(const LogOptions& options, const log::NamedLog& named) -> StatusOr<std::unique_ptr<Archive>> {
-  if (options.durability == Durability::kNone)
-    return absl::InvalidArgumentError("log_archive requires a log, which Durability::kNone does without");
   if (!log_place_.is_known()) return absl::InvalidArgumentError("log_archive requires a log, and the database has no path");
   auto archive = std::make_unique<Archive>(options.log_archive);
-  HAKO_RETURN_IF_ERROR(archive->Lock(log_place_.database()));
+  HAKO_RETURN_IF_ERROR(archive->Lock());
   HAKO_RETURN_IF_ERROR(archive->Load());
-  if (named.IsNeeded()) return archive;
-  const log::Link last = named.link();
-  if (archive->last().IsNone()) {
-    archive->set_last(last);
-  } else if (!archive->EndsAt(last, named.from.lsn)) {
-    const std::string place = archive->last() == last ? absl::StrCat("LSN ", named.from.lsn, ", within it")
-                              : last.sequence == 0    ? "none"
-                                                      : absl::StrCat("segment ", last.sequence);
-    return absl::FailedPreconditionError(absl::StrCat("the log archive ", archive->directory(), " ends with segment ",
-                                                      archive->last().sequence, ", and the history of the database with ", place,
-                                                      ": it is the archive of another database, or this one is an older copy, or its "
-                                                      "history has ended; use an empty directory"));
-  }
+  if (!named.IsNeeded()) HAKO_RETURN_IF_ERROR(ContinueIn(*archive, named));
+  HAKO_RETURN_IF_ERROR(archive->NameOwner(log_place_.database()));
   return archive;
+}
+
+// Whether the archive ends where the history of a database does that has no log to compare.
+template <File LogFileT>
+Status DatabaseHome<LogFileT>::ContinueIn(Archive& archive, const log::NamedLog& named) {
+  const log::Link last = named.link();
+  if (archive.last().IsNone()) {
+    archive.set_last(last);
+  } else if (!archive.EndsAt(last, named.from.lsn)) {
+    const std::string place = archive.last() == last ? absl::StrCat("LSN ", named.from.lsn, ", within it")
+                              : last.sequence == 0   ? "none"
+                                                     : absl::StrCat("segment ", last.sequence);
+    return NotItsArchiveError(archive, place);
+  }
+  return absl::OkStatus();
 }
 
 template <File LogFileT>
@@ -284,17 +298,14 @@ Status DatabaseHome<LogFileT>::ContinueHistory(const log::NamedLog& named, std::
     lsn = left->tail();
     NoteEnd(archive->last(), lsn);
     const Status ended = CatchNoMemory([&] { return Checkpoint(); });
-    if (!ended.ok() && !MayName(updates_.id(), true)) archive->TakeBack();
+    ended.ok() || MayName(updates_.id(), true) ? archive->Keep() : archive->TakeBack();
     HAKO_RETURN_IF_ERROR(ended);
     HAKO_RETURN_IF_ERROR(left->Close());
     HAKO_RETURN_IF_ERROR(log_place_.Remove());
   }
   const log::Link last = archive->last();
-  if (left != nullptr) archive->Keep();  // the superblock names its last segment
   updates_.set_archive(std::move(archive));
-  HAKO_RETURN_IF_ERROR(StartNew(log_bytes, &last, lsn));
-  updates_.archive()->Keep();
-  return absl::OkStatus();
+  return StartNew(log_bytes, &last, lsn);
 }
 
 // Creates a log of a new id, which the superblock does not name yet.

@@ -6,7 +6,7 @@
 //   the mutex that each user of the superblock holds, and the queue of the callers of Synchronize
 //   two threads: the background thread makes checkpoints, at an interval, or when an update wakes it;
 //     the sweeper removes expired records (dbm/expiry.h). Open starts them, or the first wake-up does;
-//     Close ends them before anything else
+//     Close ends them before anything else. The interval begins, and the sweeper works, once Open has succeeded
 // and refers to the log itself (log/update_log.h), which is in the space that logs the updates, and to the
 // status that says why updates are refused. "Checkpoint" has the meaning that it has in log/update_log.h.
 //
@@ -30,10 +30,15 @@
 // LSNs and the sequences of segments. Close archives the log, then makes a superblock durable that
 // names the last archived segment (format::kLogEnded), then removes the file. Open does the same with
 // the log of a process that has died, after its replay. A database that has an archive is opened for
-// writing with it, or with kNoLogArchive: then it names no log any more, and its history ends.
+// writing with it, or with kNoLogArchive: then it names no log any more, and its history ends. An opening that
+// fails after such a superblock is durable, for another directory or for none, does not take it back.
 //
 // Open for writing looks at the log beside the database before it changes anything: one that is neither
 // named nor a former one of this file (format::LogIdOf) is never overwritten.
+//
+// Once a superblock names the new log, nothing of Open fails that is not a call of the file system: threads
+// are started and memory is allocated before. So an Open that fails removes the log that it has created,
+// unless a failed write or sync leaves in doubt whether a superblock names it.
 //
 // Threads: any, except Open and Close.
 #pragma once
@@ -126,14 +131,18 @@ class DatabaseHome {
   // REQUIRES: no other thread uses the database
   Status Close();
   // Closes the database, for a caller whose own opening fails after it: if Open has created it, its file
-  // is removed, and if it was blank, it is so again.
+  // is removed, and if it was blank, it is so again. Its archive, which was empty, then gets nothing.
   Status CloseUnkept() {
+    is_unkept_ = log_place_.taken_back() != TakeBack::kNothing;
     SetTakeBack(log_place_.taken_back());
+    if (is_unkept_) updates_.Unkeep();
     return Close();
   }
 
  protected:
   using UpdateLog = log::UpdateLog<LogFile>;
+  using Log = log::RecordLog<LogFile>;
+  using Archive = log::LogArchive<LogFile>;
 
   // `refusal`: why updates are refused: opened read-only, a failed write or sync, or a full device, which
   // may pass.
@@ -169,7 +178,7 @@ class DatabaseHome {
   // The log that the superblock names.
   virtual log::NamedLog LogInFile() const = 0;
   // Makes a superblock durable that names this log, which is that of the updates, and a file that has all
-  // updates made so far.
+  // updates made so far. An error leaves the superblock as it was, unless a write or sync has failed.
   virtual Status NameLog(const log::DatabaseId&, log::Position) { return Checkpoint(); }
   // After NameLog, or a checkpoint, has failed: whether a superblock may name this log, or its end, all
   // the same.
@@ -192,8 +201,12 @@ class DatabaseHome {
 
   // Opens the file at `path`, and the database of class D in it, with its log beside it. Errors name the
   // path. An error leaves no file that was not there, and nothing changed that a later Open would notice.
+  // `checked`: what is known to be wrong before the file is opened, whose content may be dropped.
   template <class D, File FileT, class Options>
-  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options) HAKO_TRY {
+  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
+                                             Status checked) HAKO_TRY {
+    if (checked.ok() && file_options.mode == OpenMode::kTruncate) checked = CheckNewArchive(options);
+    if (!checked.ok()) return WithPath(path, checked);
     if constexpr (PathFile<FileT>) {  // clang 14 compiles its caller for other files, too
       HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
       HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, TakeBackIfNew(file));
@@ -207,6 +220,14 @@ class DatabaseHome {
   HAKO_OR_NO_MEMORY
   static Status WithPath(const std::string& path, const Status& status) {
     return Status(status.code(), absl::StrCat(path, ": ", status.message()));
+  }
+  // Whether a new database may begin in the archive, which is left as it is.
+  static Status CheckNewArchive(const LogOptions& options) {
+    if (!options.Archives()) return absl::OkStatus();
+    Archive archive(options.log_archive);
+    HAKO_RETURN_IF_ERROR(archive.Lock());
+    HAKO_RETURN_IF_ERROR(archive.Load());
+    return archive.last().IsNone() ? absl::OkStatus() : NotItsArchiveError(archive, "none");
   }
   // A file that is new, created or blank, is taken back unless Open calls KeepFiles at its end. Returns
   // what is taken back of it.
@@ -248,12 +269,15 @@ class DatabaseHome {
   // Makes the updates again that the file lacks, unless it has_all: then it need not be durable yet.
   // Then, if the database `logs` its updates, begins a log, else makes the file durable without one.
   Status OpenLog(bool logs, bool has_all, const LogOptions& options);
-  // Starts the background thread, which checkpoints during a replay may have started before. An interval of
-  // 0 means: only when woken.
-  Status StartBackground(std::chrono::milliseconds interval);
-  // Starts the sweeper, if any record may expire. Before a superblock names a log, as an opening that fails
-  // after that leaves the log; it does nothing until Open has succeeded.
-  Status StartSweeper();
+  // Starts the threads that the database needs: the background thread if it has an interval, the sweeper if
+  // any record may expire. Before OpenLog, as they need memory.
+  Status StartThreads(std::chrono::milliseconds interval);
+  // At the end of Open, which cannot fail any more: the threads begin.
+  void BeginThreads(std::chrono::milliseconds interval) {
+    closed_ = false;
+    sync::MutexLock lock(background_mutex_);
+    if (writable_ && interval.count() > 0) background_->SetInterval(interval);
+  }
 
   // ---- for operations on records ----
 
@@ -282,6 +306,10 @@ class DatabaseHome {
 
   // ---- for checkpoints ----
 
+  Status Checkpoint() {
+    sync::MutexLock lock(maintenance_mutex_);
+    return SynchronizeLocked();
+  }
   // Synchronizes for all callers of Synchronize that have begun.
   Status SynchronizeNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_);
   bool IsSynchronizeWaiting() const { return num_waiting_.load(std::memory_order_relaxed) != 0; }
@@ -305,22 +333,24 @@ class DatabaseHome {
   LogPlace<LogFile> log_place_;
 
  private:
-  using Log = log::RecordLog<LogFile>;
-  using Archive = log::LogArchive<LogFile>;
-
   // One setter at a time, so that one that fails takes back no other's value.
   template <class T>
   Status ChangeMetadata(T DatabaseHome::*field, const T& value);
-  Status Checkpoint() {
-    sync::MutexLock lock(maintenance_mutex_);
-    return SynchronizeLocked();
-  }
   Status CloseWritable();
+  // Unless it runs already: a checkpoint during a replay, or an update, may have started it.
+  Status StartBackground() ABSL_EXCLUSIVE_LOCKS_REQUIRED(background_mutex_);
 
   // ---- the log: dbm/database_home-inl.h ----
   log::ZeroFill ZeroFill() const { return SyncsEachUpdate() ? log::ZeroFill::kPages : log::ZeroFill::kBlocks; }
   Status CheckBeside(const log::NamedLog& named, bool has_all, bool may_end) const;
+  static Status NotItsArchiveError(const Archive& archive, const std::string& place) {
+    return absl::FailedPreconditionError(absl::StrCat("the log archive ", archive.directory(), " ends with segment ",
+                                                      archive.last().sequence, ", and the history of the database with ", place,
+                                                      ": it is the archive of another database, or this one is an older copy, or its "
+                                                      "history has ended; use an empty directory"));
+  }
   StatusOr<std::unique_ptr<Archive>> OpenArchive(const LogOptions& options, const log::NamedLog& named);
+  static Status ContinueIn(Archive& archive, const log::NamedLog& named);
   Status ContinueHistory(const log::NamedLog& named, std::unique_ptr<Log> left, std::unique_ptr<Archive> archive, std::uint64_t log_bytes);
   // The next superblock names the end of the history: this segment, up to this LSN.
   void NoteEnd(const log::Link& last, log::Lsn lsn) {
@@ -346,6 +376,7 @@ class DatabaseHome {
   UpdateLog& updates_;
   sync::StickyStatus& refusal_;
   const Durability durability_;
+  bool is_unkept_ = false;  // Close takes the database back
   std::atomic<bool> stops_sweeper_{false};
   sync::BackgroundThread::Pointer sweeper_;
   sync::Mutex background_mutex_;

@@ -277,12 +277,13 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
       return false;
   }
   // Call at the end of Open: from now on shows evicted records, without their times, to `visitor`.
+  // Needs no memory.
   // REQUIRES: no other thread uses the database
-  void ShowEvictions(const OwnedFunction<void(std::string_view, std::string_view)>& visitor) {
+  void ShowEvictions(OwnedFunction<void(std::string_view, std::string_view)> visitor) {
     AssertNoWriters();
     if constexpr (requires { space_->limit(); }) {
       if (!HasLimit() || !visitor) return;
-      on_eviction_ = visitor;
+      on_eviction_ = std::move(visitor);
       space_->limit()->Show({this, [](void* self, std::string_view key, std::string_view value) {
                                static_cast<EngineOperations*>(self)->ShowEvicted(key, value);
                              }});

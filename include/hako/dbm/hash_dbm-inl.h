@@ -13,7 +13,8 @@ HashDBM<FileT>::~HashDBM() {
 
 // ---- background synchronization ----
 
-// Marks the change for the background thread, unless each update is synchronized anyway.
+// Synchronizes the update if every update must be; otherwise marks the change for the background
+// thread.
 template <File FileT>
 Status HashDBM<FileT>::AfterUpdate() {
   if (!this->SyncsEachUpdate() && !changed_.load(std::memory_order_relaxed)) changed_.store(true);
@@ -91,6 +92,14 @@ template <File FileT>
 Status HashDBM<FileT>::SynchronizeLocked() {
   WriterState* mine = writers_.Mine();
   return mine != nullptr ? SynchronizeSlots(*mine, ForEachWriter()) : writers_.Refusal();
+}
+
+// Once the superblock is durable the log is in use. A synchronization also finds damage, and frees blocks:
+// the former is reported by reads and the next synchronizations, and the latter costs space if memory is lacking.
+template <File FileT>
+Status HashDBM<FileT>::NameLog(const log::DatabaseId& id, log::Position) {
+  const Status status = CatchNoMemory([this] { return this->Checkpoint(); });
+  return MayName(id, false) && space_->Health().ok() ? absl::OkStatus() : status;
 }
 
 // Calls at_end(number of records) at the end of the epoch, while writers are excluded.

@@ -215,6 +215,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   void SynchronizeInBackground() override;
   Status StoreMetadata() override;
   log::NamedLog LogInFile() const override { return space_->extents().LogInFile(); }
+  Status NameLog(const log::DatabaseId& id, log::Position from) override;
   bool MayName(const log::DatabaseId& id, bool has_ended) const override {
     return LogInFile().id == id && LogInFile().HasEnded() == has_ended;
   }
@@ -227,6 +228,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
     if constexpr (UndoableFile<FileT>) space_->extents().file().SetTakeBack(what);
   }
 
+  static Status CheckOptions(const HashOptions& options);
   static Status CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options);
   bool ReclaimSoon();
   Status Recover(WriterState& mine, const HashOptions& options);

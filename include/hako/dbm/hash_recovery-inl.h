@@ -9,15 +9,15 @@ template <File FileT>
 auto HashDBM<FileT>::Open(const std::string& path, const HashOptions& options, const FileOptions& file_options)
     -> StatusOr<std::unique_ptr<HashDBM>>
 requires PathFile<FileT> HAKO_TRY {
-  if (const Status checked = CheckAccepted(path, options, file_options); !checked.ok()) return Home::WithPath(path, checked);
-  return Home::template OpenAt<HashDBM, FileT>(path, options, file_options);
+  Status checked = CheckOptions(options);
+  if (checked.ok()) checked = CheckAccepted(path, options, file_options);
+  return Home::template OpenAt<HashDBM, FileT>(path, options, file_options, std::move(checked));
 }
 HAKO_OR_NO_MEMORY
 
 template <File FileT>
 auto HashDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const HashOptions& options) -> StatusOr<std::unique_ptr<HashDBM>> HAKO_TRY {
-  if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
-  HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
+  HAKO_RETURN_IF_ERROR(CheckOptions(options));
   HAKO_ASSIGN_OR_RETURN(auto extents, hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed,
                                                                     Expiry::FirstClock(options), options.unproven_updates));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
@@ -32,7 +32,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const HashOptions& 
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   const bool logs = options.durability == Durability::kPower ||
                     (options.durability == Durability::kProcess && (options.keep_log || dbm->space_->index_is_in_memory()));
-  HAKO_RETURN_IF_ERROR(dbm->StartSweeper());
+  HAKO_RETURN_IF_ERROR(dbm->StartThreads(options.sync_interval));
   HAKO_RETURN_IF_ERROR(dbm->OpenLog(logs, has_all, options));
   // Publish only now, because before the replay the file may lack updates that the log has.
   if (dbm->IsWritable() && !dbm->space_->index_is_in_memory()) dbm->space_->extents().PublishLiveState();
@@ -44,11 +44,16 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const HashOptions& 
     dbm->space_->ReclaimFrom(options.reclaim_bytes, reclaim);
     dbm->space_->sync_progress().Start({reclaim.ask, reclaim.context});
   }
-  dbm->closed_ = false;
-  if (dbm->IsWritable() && options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
+  dbm->BeginThreads(options.sync_interval);
   return dbm;
 }
 HAKO_OR_NO_MEMORY
+
+template <File FileT>
+Status HashDBM<FileT>::CheckOptions(const HashOptions& options) {
+  if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
+  return CheckSharedOptions(options);
+}
 
 // Checks a file whose unproven updates will be accepted as Verify does, before anything is changed.
 template <File FileT>

@@ -122,15 +122,18 @@ class MemoryArrayDBM final : public ArrayOperations<MemoryArrayDBM<FileT>, log::
   MemoryArrayDBM(std::unique_ptr<Space> space, const format::ArrayShape& shape, Rest&&... rest)
       : Base(std::move(space), shape), Memory(*this, space_->log(), std::forward<Rest>(rest)...) {}
 
-  // Makes an empty database; `rest` is for MemoryHome.
-  template <class... Rest>
-  static StatusOr<std::unique_ptr<MemoryArrayDBM>> Make(const MemoryArrayOptions& options, Rest&&... rest) {
+  static Status CheckOptions(const MemoryArrayOptions& options) {
     static constexpr std::uint64_t kBytesMin = 1 << 20;
     if (options.width == 0 || options.width > kRecordWidthMax)
       return absl::InvalidArgumentError(absl::StrCat("MemoryArrayOptions::width must be 1 to ", kRecordWidthMax));
     if (options.max_bytes < kBytesMin || options.max_bytes > Space::kBytesMax)
       return absl::InvalidArgumentError(absl::StrCat("MemoryArrayOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
-    HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
+    return CheckSharedOptions(options);
+  }
+  // Makes an empty database; `rest` is for MemoryHome.
+  template <class... Rest>
+  static StatusOr<std::unique_ptr<MemoryArrayDBM>> Make(const MemoryArrayOptions& options, Rest&&... rest) {
+    HAKO_RETURN_IF_ERROR(CheckOptions(options));
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
     auto dbm = std::unique_ptr<MemoryArrayDBM>(
         new MemoryArrayDBM(std::move(space), format::ArrayShape::For(options.width), std::forward<Rest>(rest)...));

@@ -136,6 +136,9 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   template <class Make>
   static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
                                              Make&& make) {
+    Status checked = D::CheckOptions(options);  // before the content may be dropped
+    if (checked.ok() && file_options.mode == OpenMode::kTruncate) checked = Home::CheckNewArchive(options);
+    if (!checked.ok()) return Home::WithPath(path, checked);
     HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
     HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, Home::TakeBackIfNew(file));
     StatusOr<std::unique_ptr<D>> dbm =
@@ -143,16 +146,16 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
     const Status opened = dbm.ok() ? CatchNoMemory([&] { return (*dbm)->BeginAt(options); }) : dbm.status();
     if (opened.ok()) (*dbm)->KeepFiles();
     if (opened.ok()) return dbm;
-    return Status(opened.code(), absl::StrCat(path, ": ", opened.message()));
+    return Home::WithPath(path, opened);
   }
   // The end of D::Open without a path.
   Status Begin(const Options& options) {
     if (LogOptions(options).Archives())
       return absl::InvalidArgumentError("the option log_archive requires a path: without one there is no log");
     HAKO_RETURN_IF_ERROR(BeginTimes(options, Expiry::FirstClock(options)));
-    BeginShowing(options);
-    HAKO_RETURN_IF_ERROR(this->StartSweeper());
-    this->closed_ = false;
+    self().ShowEvictions(EvictionVisitorOf(options));
+    HAKO_RETURN_IF_ERROR(this->StartThreads(kNoInterval));
+    this->BeginThreads(kNoInterval);
     return absl::OkStatus();
   }
 
@@ -184,6 +187,12 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   void SynchronizeInBackground() final;
   void NoteClock(std::uint64_t) final {}
   log::NamedLog LogInFile() const final { return {place_.end().log.id, place_.log().from, secret_, secret_}; }
+  // Records may have been evicted since the snapshot. The log has none of that, so the snapshot that names it must.
+  Status NameLog(const log::DatabaseId&, log::Position) final {
+    sync::MutexLock lock(this->maintenance_mutex_);
+    if (self().NumEvictions() != saved_evictions_) changed_ = true;
+    return SynchronizeLocked();
+  }
   bool MayName(const log::DatabaseId& id, bool has_ended) const final {
     return (place_.end().log.id == id && place_.end().log.HasEnded() == has_ended) || place_.end_is_unknown();
   }
@@ -230,6 +239,7 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   }
 
   static constexpr std::chrono::seconds kRetryDelay{1};  // between failed snapshots in the background
+  static constexpr std::chrono::milliseconds kNoInterval{0};
 
   D& self() { return static_cast<D&>(*this); }
   const D& self() const { return static_cast<const D&>(*this); }
@@ -244,20 +254,23 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
     if (self().expiry() != nullptr) self().CallAfterUpdates();
     return absl::OkStatus();
   }
-  void BeginShowing(const Options& options) {
-    if constexpr (requires { options.on_eviction; }) self().ShowEvictions(options.on_eviction);
+  static OwnedFunction<void(std::string_view, std::string_view)> EvictionVisitorOf(const Options& options) {
+    if constexpr (requires { options.on_eviction; }) return options.on_eviction;
+    return nullptr;
   }
   // For SnapshotEnd.
   bool HasClock() const { return self().expiry() != nullptr; }
   std::uint64_t Clock() const { return HasClock() ? std::max<std::uint64_t>(self().expiry()->Now(), 1) : 0; }
   Status BeginAt(const Options& options);
+  Status SaveEvictions();
   Status WriteSnapshot(bool names_log);
   bool SynchronizeSoon() { return !this->closed_ && !self().writers_.IsInherited() && this->WakeBackground().ok(); }
 
   SnapshotPlace<FileT> place_;  // maintenance_mutex_ is held
   std::uint64_t secret_ = 0;    // of the log
   sync::StickyStatus refusal_;
-  std::atomic<bool> changed_{false};  // since the last snapshot began
+  std::atomic<bool> changed_{false};   // since the last snapshot began
+  std::uint64_t saved_evictions_ = 0;  // before it; maintenance_mutex_ is held
   std::atomic<std::uint64_t> num_snapshots_{0}, synced_at_{0};
   std::chrono::steady_clock::time_point retry_at_;  // of the background thread
 };

@@ -25,17 +25,26 @@ Status MemoryHome<D, FileT, Options>::BeginAt(const Options& options) {
   HAKO_RETURN_IF_ERROR(self().RedoMulti({.keys = {}, .visit = keep, .applied_index = place_.end().applied_index}));
   secret_ = place_.end().log.secret;
   while (secret_ == 0) secret_ = RandomSeed();
-  HAKO_RETURN_IF_ERROR(this->StartSweeper());
+  HAKO_RETURN_IF_ERROR(this->StartThreads(kNoInterval));
+  auto on_eviction = EvictionVisitorOf(options);
   HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
+  HAKO_RETURN_IF_ERROR(SaveEvictions());
   const auto soon = [](void* dbm) { return static_cast<MemoryHome*>(dbm)->SynchronizeSoon(); };
   self().space_->sync_progress().Start({soon, this});
-  BeginShowing(options);
-  this->closed_ = false;  // from now on an error closes the database, which has its log
-  // Records may have been evicted before updates were logged. Write a snapshot, so that they stay
-  // absent after the next Open.
-  if (!this->writable_ || self().NumEvictions() == 0) return absl::OkStatus();
+  self().ShowEvictions(std::move(on_eviction));
+  this->BeginThreads(kNoInterval);
+  return absl::OkStatus();
+}
+
+// Records that were evicted before updates were logged stay away after the next opening, too. Nothing to do
+// if the snapshot that names a new log has been written without them.
+template <class D, File FileT, class Options>
+Status MemoryHome<D, FileT, Options>::SaveEvictions() {
+  if (!this->writable_) return absl::OkStatus();
+  sync::MutexLock lock(this->maintenance_mutex_);
+  if (self().NumEvictions() == saved_evictions_) return absl::OkStatus();
   changed_ = true;
-  return this->Synchronize(SyncMode::kHard);
+  return SynchronizeLocked();
 }
 
 // If nothing has changed, the snapshot may still have to name another log, or get another clock. If
@@ -69,10 +78,12 @@ template <class D, File FileT, class Options>
 Status MemoryHome<D, FileT, Options>::WriteSnapshot(bool names_log) {
   auto& updates = self().space_->log();
   log::Position position;
+  std::uint64_t evictions = 0;
   const auto note = [&](format::SnapshotEnd* end) {
     position = updates.BeginCheckpoint();
     end->log = names_log ? SnapshotLogOf({updates.id(), position, secret_}) : SnapshotLogOf({{}, {}, secret_});
     changed_.store(false);
+    evictions = self().NumEvictions();
   };
   const auto save = [&](FileT& file, format::SnapshotEnd* end) -> StatusOr<std::uint64_t> {
     if (!names_log || !updates.is_on()) return SaveState(file, end, [&] { note(end); });
@@ -97,6 +108,7 @@ Status MemoryHome<D, FileT, Options>::WriteSnapshot(bool names_log) {
     changed_.store(true);
     return status;
   }
+  saved_evictions_ = evictions;
   if (names_log) updates.NoteCheckpoint(position);
   num_snapshots_.fetch_add(1, std::memory_order_relaxed);
   synced_at_.store(WallClock(), std::memory_order_relaxed);

@@ -23,17 +23,15 @@ Status PoolHome<FileT, Codec>::Begin(const LogOptions& options, std::chrono::mil
     // A killed process may have left the superblock only in the page cache, while the device has
     // one that needs an older part of the log, or another log.
     if (writable_ && !is_new) HAKO_RETURN_IF_ERROR(store().MakeSuperDurable());
-    HAKO_RETURN_IF_ERROR(this->StartSweeper());
+    HAKO_RETURN_IF_ERROR(this->StartThreads(sync_interval));
     HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
     if (!writable_ || !is_new || space().log().is_on()) return absl::OkStatus();
     sync::MutexLock lock(maintenance_mutex_);
     return SynchronizeLocked();
   };
   if (writable_) checkpointed_->store(this);
-  Status opened = CatchNoMemory(begin);
-  this->closed_ = !opened.ok();  // from now on an error closes the database, because it has its log
-  if (opened.ok() && writable_ && sync_interval.count() > 0) opened = this->StartBackground(sync_interval);
-  if (!opened.ok()) StopThreads();
+  const Status opened = CatchNoMemory(begin);
+  opened.ok() ? this->BeginThreads(sync_interval) : StopThreads();
   return opened;
 }
 
@@ -262,14 +260,14 @@ Inspection PoolHome<FileT, Codec>::InspectAs(std::string_view name) {
 
 // ---- for DatabaseHome ----
 
-// A new file has no superblock yet, so a first checkpoint names the log.
+// Does nothing for a new file, which has no superblock yet.
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::NameLog(const log::DatabaseId& id, log::Position from) {
   sync::MutexLock lock(maintenance_mutex_);
   return store().super().root == 0 ? SynchronizeLocked() : store().SetLog(id, from);
 }
 
-// A replay into a tree that is open read-only changes it in memory only.
+// A replay changes a tree that is open read-only in memory.
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::MayReplay() {
   if (!writable_) space().progress().NoteFailure();  // no update waits for a checkpoint

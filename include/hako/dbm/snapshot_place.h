@@ -120,6 +120,7 @@ class SnapshotPlace {
   // REQUIRES: !IsToBeReplaced(), and the clock is 0 if and only if that of end() is
   Status NameLog(const format::SnapshotLog& log, std::uint64_t clock, std::uint64_t reported) {
     HAKO_DCHECK(!IsToBeReplaced() && (clock == 0) == (end_.clock == 0));
+    storage::SnapshotWriter<FileT> writer(*file_, id_, offset_);  // here, as from now on no memory is needed
     const std::uint64_t id = std::exchange(id_, 0);
     end_is_unknown_ = true;  // after an error
     const bool may_cut = log.id == format::SnapshotLog().id && unnamed_offset_ != 0;
@@ -128,7 +129,6 @@ class SnapshotPlace {
     end.clock = clock;
     bool cuts = may_cut && reported <= unnamed_clock_;
     if (!cuts) {
-      storage::SnapshotWriter<FileT> writer(*file_, id, offset_);
       const Status added = writer.AddEnd(end);
       if (absl::IsResourceExhausted(added)) {
         HAKO_RETURN_IF_ERROR(file_->Resize(offset_));

@@ -203,13 +203,16 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
   explicit TinyDBM(std::unique_ptr<Space> space, Rest&&... rest)
       : Base(std::move(space)), Memory(*this, space_->log(), std::forward<Rest>(rest)...) {}
 
+  static Status CheckOptions(const TinyOptions& options) {
+    if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
+    HAKO_RETURN_IF_ERROR((Capacity{options.capacity_bytes, options.capacity_records}.Check("TinyOptions")));
+    return CheckSharedOptions(options);
+  }
   // Makes an empty database; `rest` is for MemoryHome.
   template <class... Rest>
   static StatusOr<std::unique_ptr<TinyDBM>> Make(const TinyOptions& options, Rest&&... rest) {
-    if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
+    HAKO_RETURN_IF_ERROR(CheckOptions(options));
     const Capacity capacity{options.capacity_bytes, options.capacity_records};
-    HAKO_RETURN_IF_ERROR(capacity.Check("TinyOptions"));
-    HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.align_pow, options.seed != 0 ? options.seed : RandomSeed(), capacity));
     auto dbm = std::unique_ptr<TinyDBM>(new TinyDBM(std::move(space), std::forward<Rest>(rest)...));
     if (capacity.IsLimited()) {

@@ -14,16 +14,23 @@ TreeDBM<FileT, Compare, Codec>::~TreeDBM() {
 template <File FileT, Comparator Compare, PageCodec Codec>
 auto TreeDBM<FileT, Compare, Codec>::Open(const std::string& path, const TreeOptions& options, const FileOptions& file_options)
     -> StatusOr<std::unique_ptr<TreeDBM>>
-requires PathFile<FileT> { return Home::template OpenAt<TreeDBM, FileT>(path, options, file_options); }
+requires PathFile<FileT> HAKO_TRY {
+  return Home::template OpenAt<TreeDBM, FileT>(path, options, file_options, LimitsFor(options).status());
+}
+HAKO_OR_NO_MEMORY
+
+template <File FileT, Comparator Compare, PageCodec Codec>
+StatusOr<tree::PoolLimits> TreeDBM<FileT, Compare, Codec>::LimitsFor(const TreeOptions& options) {
+  if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
+  return Home::LimitsOf(options);
+}
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<LogFile> log, const TreeOptions& options)
     -> StatusOr<std::unique_ptr<TreeDBM>> HAKO_TRY {
   static_assert(Compare::kName.size() <= format::kComparatorNameMax, "the file has no room for the comparator's name");
   static_assert(Codec::kName.size() <= format::kCodecNameMax, "the file has no room for the codec's name");
-  if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
-  if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("TreeOptions::cache_bytes must be at least 1 MiB");
-  HAKO_ASSIGN_OR_RETURN(tree::PoolLimits limits, Home::LimitsOf(options));
+  HAKO_ASSIGN_OR_RETURN(tree::PoolLimits limits, LimitsFor(options));
   using Store = tree::PageStore<FileT>;
   HAKO_ASSIGN_OR_RETURN(
       auto store, Store::Open(std::move(file), Compare::kName, Codec::kName, options.page_size, Store::kKind, Expiry::FirstClock(options)));

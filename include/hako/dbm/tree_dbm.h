@@ -142,6 +142,9 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
     if (this->SyncsEachUpdate()) this->CallAfterUpdates();
   }
 
+  // The memory that the options allow; InvalidArgument for one that is out of range.
+  static StatusOr<tree::PoolLimits> LimitsFor(const TreeOptions& options);
+
   // ---- for PoolHome ----
   void DescribeTree(format::TreeSuperBlock& super) const override {
     super.num_records = this->Count();

@@ -160,7 +160,7 @@ enum class OpenMode {
   kReadOnly,   // the file must exist; other readers may have it open too
   kReadWrite,  // the file must exist; no other holder may have it open
   kCreate,     // as kReadWrite, and an absent file is created
-  kTruncate,   // as kCreate, and the file's content is dropped once the lock is held
+  kTruncate,   // as kCreate, and the file's content is dropped once nothing else of Open can fail
 };
 
 // How a file is opened, allocated and accessed.
@@ -191,7 +191,9 @@ struct FileOptions {
   // I/O, or for a mapped file.
   bool direct = false;
   // Direct I/O: bytes of a block, a power of two; 0 = the device's preference, at least 4096.
-  // Without direct I/O a value other than 0 is InvalidArgument, and so is `padding`.
+  // Without direct I/O a value other than 0 is InvalidArgument, and so is `padding`. The other
+  // options of one type of file are ignored by the others: reserve_bytes and huge_pages by
+  // positional ones, cache_bytes without direct I/O.
   std::uint64_t block_size = 0;
   // Direct I/O: bytes of the block cache; 0 = none, except for 1 MiB of buffers for transfers.
   std::uint64_t cache_bytes = std::uint64_t{64} << 20;

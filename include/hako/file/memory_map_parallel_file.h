@@ -66,6 +66,7 @@ class MemoryMapParallelFile {
   bool WasCreated() const { return posix_->was_created(); }
   void SetTakeBack(TakeBack what) { posix_->set_take_back(what); }
   FileLock::Key lock_key() const { return posix_->lock_key(); }  // key of this handle's lock
+  void NoteRenamed(std::string&& path) { posix_->NoteRenamed(std::move(path)); }
   std::span<const std::byte> View(std::uint64_t offset, std::size_t size) const {
     HAKO_DCHECK(IsInside(offset, size, Size()));
     return {base_ + offset, size};
@@ -111,11 +112,8 @@ class MemoryMapParallelFile {
  private:
   static constexpr std::size_t kLongWrite = 32 << 10;
 
-  MemoryMapParallelFile(const AddressRange& map, std::unique_ptr<PosixFile> posix, bool huge_pages)
-      : base_(map.base),
-        map_(map),
-        posix_(std::move(posix)),
-        paging_(std::make_unique<MapPaging>(map.base, map.size, posix_->size(), huge_pages)) {}
+  MemoryMapParallelFile(const AddressRange& map, std::unique_ptr<PosixFile> posix, std::uint64_t size, bool huge_pages)
+      : base_(map.base), map_(map), posix_(std::move(posix)), paging_(std::make_unique<MapPaging>(map.base, map.size, size, huge_pages)) {}
 
   // Writes by a system call, which neither clears pages before filling them nor faults on each.
   Status WriteLong(std::uint64_t offset, std::span<const std::byte> in);

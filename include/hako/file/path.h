@@ -13,7 +13,7 @@
 namespace hako {
 
 // Syncs the directory of `path`, so that creating, renaming or removing `path` survives a power
-// cut.
+// cut. Needs memory only for an error.
 Status SyncDirectoryOf(const std::string& path);
 // As SyncDirectoryOf, with its result in *status. Returns false if the directory cannot be opened,
 // or its file system does not sync directories: then nothing was synced, and *status is an error.

@@ -52,6 +52,7 @@ class PositionalParallelFile {
   bool WasCreated() const { return posix_->was_created(); }
   void SetTakeBack(TakeBack what) { posix_->set_take_back(what); }
   FileLock::Key lock_key() const { return posix_->lock_key(); }  // key of this handle's lock
+  void NoteRenamed(std::string&& path) { posix_->NoteRenamed(std::move(path)); }
 
   // See File, BatchFile, DeviceFile and CountingFile.
   std::uint64_t Size() const { return posix_->size(); }

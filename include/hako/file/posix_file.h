@@ -54,15 +54,21 @@ class PosixFile {
   std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
   FileIdentity identity() const;
+  // With kTruncate: drops the content, as the last step of Open, which cannot be taken back.
+  // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
+  Status DropContent();
   // See UndoableFile. Close undoes the creation of a file until its type sets kNothing.
   bool was_created() const { return was_created_; }
   void set_take_back(TakeBack what) { take_back_ = what; }
+  // The file was renamed to this absolute path. Needs no memory.
+  // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
+  void NoteRenamed(std::string&& path) { path_.swap(path); }
   bool is_inherited() const { return process_ != getpid(); }  // whether this process is a forked child, which must not change the file
   FileLock::Key lock_key() const { return key_; }
   Status ReadOnlyError() const;  // the error of a write if writable() is false
 
   // Limits the file to `size_max` bytes.
-  // REQUIRES: no other thread uses the file (unchecked: uses are not counted)
+  // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
   void LimitTo(std::uint64_t size_max) { size_max_ = size_max; }
 
   // Allocates blocks for the holes that the file had when it was opened. Resize and Sync do this
@@ -102,6 +108,7 @@ class PosixFile {
 
   StatusOr<bool> OpenAndLock(std::chrono::steady_clock::time_point deadline);  // returns false if the path now names another file
   Status Prepare(std::uint64_t size, bool has_holes);
+  void NoteSize(std::uint64_t size, bool has_holes);
   Status Grow(std::uint64_t size);
   Status FillHolesNow();
   Status SyncName();
@@ -110,7 +117,7 @@ class PosixFile {
   template <class Call>
   Status SyncBy(Call call);
 
-  const std::string path_;
+  std::string path_;
   const FileOptions options_;
   std::uint64_t size_max_;
   const bool writable_;

@@ -67,7 +67,8 @@ class FileReplacement {
   std::unique_ptr<FileLock> lock_;
 };
 
-// A file type whose open and locked handle ReplaceFile can exchange for that of the new file.
+// A file type whose open and locked handle ReplaceFile can exchange for that of the new file. One
+// with NoteRenamed(std::string&&) learns its new path then.
 template <class F>
 concept ReplaceableFile = PathFile<F> && requires(const F& file) {
   { file.lock_key() } -> std::same_as<FileLock::Key>;
@@ -76,7 +77,7 @@ concept ReplaceableFile = PathFile<F> && requires(const F& file) {
 // Replaces the file at `path` by one that `write` fills: write(F&), or write(F), which closes the
 // file. A caller that has the file at `path` open passes it as `held`. After the rename *held is
 // the new file, open and locked, even if the rename could not be made durable. `options.mode` is
-// ignored.
+// ignored. From the rename on it needs no memory.
 template <PathFile F, class Write>
 Status ReplaceFile(const std::string& path, Write&& write, FileOptions options = {}, F* held = nullptr) {
   std::optional<FileLock::Key> key;
@@ -86,6 +87,7 @@ Status ReplaceFile(const std::string& path, Write&& write, FileOptions options =
   HAKO_ASSIGN_OR_RETURN(FileReplacement replacement, FileReplacement::Begin(path, options.lock_timeout, key));
   options.mode = OpenMode::kReadWrite;
   HAKO_ASSIGN_OR_RETURN(F file, F::Open(replacement.path(), options));
+  std::string target = replacement.target();
   if constexpr (std::invocable<Write&, F&>) {
     const Status status = CatchNoMemory([&]() -> Status {
       HAKO_RETURN_IF_ERROR(write(file));
@@ -94,7 +96,10 @@ Status ReplaceFile(const std::string& path, Write&& write, FileOptions options =
       // Rename while it is still locked, so that no other writer can open it in between.
       return replacement.Commit();
     });
-    if (replacement.is_in_place() && held != nullptr) std::swap(*held, file);
+    if (replacement.is_in_place() && held != nullptr) {
+      std::swap(*held, file);
+      if constexpr (requires { held->NoteRenamed(std::move(target)); }) held->NoteRenamed(std::move(target));
+    }
     const Status closed = file.Close();
     return status.ok() ? closed : status;
   } else {

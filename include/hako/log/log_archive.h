@@ -15,6 +15,8 @@
 // Not thread-safe.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -125,7 +127,7 @@ class LogArchive {
   }
   // Keeps other databases from using the directory until Unlock. Returns FailedPrecondition, which
   // names the other database, if one uses it.
-  Status Lock(const std::string& database) {
+  Status Lock() {
     const std::string path = absl::StrCat(directory_, "/", std::string(format::kArchiveOwner));
     FileOptions options;
     options.mode = OpenMode::kCreate;
@@ -138,12 +140,15 @@ class LogArchive {
                                                         ", which is open; each database needs a directory for itself"));
     }
     if (!file.ok()) return Status(file.status().code(), absl::StrCat("the log archive ", directory_, ": ", file.status().message()));
-    const std::string line = database + "\n";
-    HAKO_RETURN_IF_ERROR(file->Resize(line.size()));
-    HAKO_RETURN_IF_ERROR(file->WriteAt(0, AsBytes(line)));
-    if (file->WasCreated()) file->SetTakeBack(hako::TakeBack::kFile);  // until Keep
     owner_.emplace(*std::move(file));
+    Unkeep();  // until Keep
     return absl::OkStatus();
+  }
+  // Stores the path of the database, for that message. REQUIRES: Lock
+  Status NameOwner(const std::string& database) {
+    const std::string line = database + "\n";
+    HAKO_RETURN_IF_ERROR(owner_->Resize(line.size()));
+    return owner_->WriteAt(0, AsBytes(line));
   }
   void Unlock() {
     if (owner_) (void)owner_->Close();
@@ -175,7 +180,7 @@ class LogArchive {
     header.check = CheckOf(header);
     if (!is_kept_) added_.reserve(added_.size() + 1);
     const auto write = [&](ArchiveFile& to) { return Write(file, segment, header, to); };
-    const std::string path = PathOf(segment.sequence);
+    std::string path = PathOf(segment.sequence);
     Status status = RefuseOther(path, log, segment);
     if (status.ok()) status = ReplaceFile<ArchiveFile>(path, write);
     if (!status.ok()) {
@@ -183,19 +188,23 @@ class LogArchive {
                                                 "; the log keeps what it lacks"));
     }
     last_ = {log, segment.sequence};
-    if (!is_kept_) added_.push_back(segment.sequence);
+    if (!is_kept_) added_.push_back(std::move(path));
     return absl::OkStatus();
   }
   // Removes the segments that were added, after an Open that failed; the log still has them. Has no
-  // effect after Keep.
+  // effect after Keep. Needs no memory.
   void TakeBack() {
-    for (const std::uint64_t sequence : added_) (void)RemoveFile(PathOf(sequence));
+    for (const std::string& path : added_) (void)unlink(path.c_str());
     added_.clear();
   }
   void Keep() {
     is_kept_ = true;
     added_ = {};
     if (owner_) owner_->SetTakeBack(hako::TakeBack::kNothing);
+  }
+  // Unlock removes the file "owner" if Lock has created it, as the database was taken back.
+  void Unkeep() {
+    if (owner_ && owner_->WasCreated()) owner_->SetTakeBack(hako::TakeBack::kFile);
   }
 
  private:
@@ -223,7 +232,7 @@ class LogArchive {
   Lsn end_ = 0;                                  // the end of the segment that Load has found
   std::optional<PositionalParallelFile> owner_;  // locked
   bool is_kept_ = false;
-  std::vector<std::uint64_t> added_;  // sequences of the segments added before Keep
+  std::vector<std::string> added_;  // until Keep: paths
 };
 
 }  // namespace hako::log

@@ -214,9 +214,12 @@ class RecordLog {
   }
   Status Health() const { return failure_.Get(); }
   Status Close() { return file_.Close(); }
-  // Call when a database may need the file from now on: Close no longer removes a new file.
+  // A database needs the file from now on, or may; or it does not, and Close removes a file that was created.
   void Keep() {
     if constexpr (UndoableFile<FileT>) file_.SetTakeBack(TakeBack::kNothing);
+  }
+  void Unkeep() {
+    if constexpr (UndoableFile<FileT>) file_.SetTakeBack(file_.WasCreated() ? TakeBack::kFile : TakeBack::kNothing);
   }
 
  private:

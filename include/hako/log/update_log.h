@@ -129,13 +129,13 @@ class UpdateLog {
     return Appended(status, *lsn);
   }
   void Abandon(AheadRun* run) { log_->Abandon(run); }
-  // Returns once everything below `lsn` survives a power cut. An LSN beyond the end of the log
+  // Returns once everything below `lsn` survives a power cut; An LSN beyond the end of the log
   // means the end.
   Status WaitDurable(Lsn lsn) { return log_->WaitDurable(std::min(lsn, log_->tail())); }
   // Reserves space for a short update.
   Status Reserve() { return log_->Reserve(kShort); }
   // Refuses all updates until the next checkpoint has begun: the database has an update that the
-  // log lacks. Fail refuses them permanently: the log has an update that the database lacks.
+  // log lacks. Poison refuses them permanently: the log has an update that the database lacks.
   void RefuseUntilCheckpoint(const Status& why) { refusal_.Set(why); }
   void Fail(const Status& why) {
     failure_.Set(NoMoreWritesError(why));
@@ -207,9 +207,15 @@ class UpdateLog {
     const auto is_short = [this] { return !IsLong() || requests_.has_failed(); };
     if (is_on() && !is_short()) requests_.WaitFor(kPause, is_short);
   }
-  // Call when the database was opened: see RecordLog::Keep.
+  // The database was opened: its log, and what it has in the archive, stay.
   void Keep() {
     if (is_on()) log_->Keep();
+    if (archive_ != nullptr) archive_->Keep();
+  }
+  // The database is taken back after all, and its log with it.
+  void Unkeep() {
+    if (is_on()) log_->Unkeep();
+    if (archive_ != nullptr) archive_->Unkeep();
   }
   std::unique_ptr<Log> Stop() {
     NoteReplayed(position());

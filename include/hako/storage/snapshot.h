@@ -19,6 +19,7 @@
 #include "hako/file/file.h"
 #include "hako/format/record_format.h"
 #include "hako/format/snapshot_format.h"
+#include "hako/storage/superblock_slots.h"
 
 namespace hako::storage {
 
@@ -27,9 +28,10 @@ template <File FileT>
 class SnapshotWriter {
  public:
   explicit SnapshotWriter(FileT& file) : file_(file) {}
-  // Continues the snapshot with this id at `offset`, which is behind an end block; only AddEnd may
-  // be called.
-  SnapshotWriter(FileT& file, std::uint64_t id, std::uint64_t offset) : file_(file), id_(id), offset_(offset) {}
+  // Continues a snapshot of this id behind an end block, at `offset`: call AddEnd, which then needs no memory.
+  SnapshotWriter(FileT& file, std::uint64_t id, std::uint64_t offset) : file_(file), id_(id), offset_(offset) {
+    block_.reserve(block_.size() + sizeof(format::SnapshotEnd));
+  }
 
   Status Begin(bool has_clock) {
     has_clock_ = has_clock;
@@ -140,9 +142,11 @@ class SnapshotReader {
 
  private:
   Status ReadHeader() {
-    if (file_.Size() < sizeof(header_)) return DataLossError("too short for a snapshot: the file ends", file_.Size());
-    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(&header_), sizeof(header_)}));
-    if (header_.magic != format::kSnapshotMagic) return absl::InvalidArgumentError("not a hako snapshot: bad magic at offset 0");
+    const std::size_t size = std::min<std::uint64_t>(file_.Size(), sizeof(header_));
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(&header_), size}));
+    const bool has_magic = size >= sizeof(header_.magic);
+    if (has_magic && header_.magic != format::kSnapshotMagic) return NotOfKindError(file_, "snapshot", header_.magic);
+    if (size < sizeof(header_)) return DataLossError("too short for a snapshot: the file ends", size);
     if (header_.check != Hash64(&header_, offsetof(format::SnapshotHeader, check), 0)) {
       return DataLossError("the snapshot header fails its checksum", 0);
     }

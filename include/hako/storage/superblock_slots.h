@@ -11,9 +11,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "hako/base/status.h"
 #include "hako/file/file.h"
+#include "hako/format/archive_format.h"
+#include "hako/format/array_format.h"
+#include "hako/format/hash_file_format.h"
+#include "hako/format/log_format.h"
+#include "hako/format/snapshot_format.h"
+#include "hako/format/tree_file_format.h"
 
 namespace hako::storage {
 
@@ -24,6 +31,26 @@ struct FileKind {
   std::array<char, 16> magic;
   std::uint32_t oldest, newest;  // versions that are read
 };
+
+// What a file is that begins with this, in place of what its opener wants, and what to do; for errors.
+inline std::string_view OtherKindOf(const std::array<char, 16>& magic) {
+  constexpr std::pair<const std::array<char, 16>&, std::string_view> kKinds[] = {
+      {format::kHashFileMagic, "it is a hash database: open it as a HashDBM (dbm=hash)"},
+      {format::kTreeFileMagic, "it is a tree database: open it as a TreeDBM (dbm=tree), or a TableDBM if it has a table"},
+      {format::kArrayFileMagic, "it is an array database: open it as an ArrayDBM (dbm=array)"},
+      {format::kSnapshotMagic, "it is a snapshot: open it as a TinyDBM (dbm=tiny), BabyDBM (dbm=baby) or MemoryArrayDBM"},
+      {format::kLogMagic, "it is the log of a database: open that, whose name is the same without -log"},
+      {format::kArchiveMagic, "it is a segment of a log archive: hako restore reads it"}};
+  for (const auto& [of_kind, text] : kKinds) {
+    if (magic == of_kind) return text;
+  }
+  return "it is a file of another program, or its beginning is damaged: check the path";
+}
+template <File FileT>
+Status NotOfKindError(const FileT& file, std::string_view what, const std::array<char, 16>& magic) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("not a hako ", ToAbsl(what), ": ", file.Size(), " bytes, bad magic at offset 0; ", ToAbsl(OtherKindOf(magic))));
+}
 
 // Whether the file is empty or has only zeros, as an unfinished creation leaves it. Files that are
 // too large for that do not count.
@@ -52,10 +79,17 @@ StatusOr<bool> IsBlankFile(const FileT& file, const FileKind& kind) {
 // Reads the newer valid slot. `least` is the size of the smallest file of this kind.
 template <class Block, File FileT>
 StatusOr<Block> ReadNewerSlot(const FileT& file, const FileKind& kind, std::uint64_t least) {
-  const auto not_ours = [&](const char* why, std::uint64_t offset) {
-    return absl::InvalidArgumentError(absl::StrCat("not a hako ", ToAbsl(kind.name), " database: ", why, " at offset ", offset));
+  const auto not_ours = [&](const std::array<char, 16>& magic) {
+    return NotOfKindError(file, absl::StrCat(ToAbsl(kind.name), " database"), magic);
   };
-  if (file.Size() < least) return not_ours("the file ends", file.Size());
+  if (file.Size() < least) {
+    std::array<char, 16> magic{};
+    const std::size_t size = std::min<std::uint64_t>(file.Size(), magic.size());
+    HAKO_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(magic).first(size))));
+    if (magic != kind.magic) return not_ours(magic);
+    return absl::InvalidArgumentError(
+        absl::StrCat("not a hako ", ToAbsl(kind.name), " database any more: the file ends at offset ", file.Size(), "; restore a copy"));
+  }
   Block slots[2];
   bool valid[2];
   for (unsigned i = 0; i < 2; ++i) {
@@ -63,7 +97,7 @@ StatusOr<Block> ReadNewerSlot(const FileT& file, const FileKind& kind, std::uint
     valid[i] = slots[i].magic == kind.magic && slots[i].check == CheckOf(slots[i]);
   }
   if (!valid[0] && !valid[1]) {
-    if (slots[0].magic != kind.magic && slots[1].magic != kind.magic) return not_ours("bad magic", 0);
+    if (slots[0].magic != kind.magic && slots[1].magic != kind.magic) return not_ours(slots[0].magic);
     return DataLossError("both superblocks fail their checksums", 0);
   }
   const Block& newer = valid[0] && (!valid[1] || slots[0].sequence > slots[1].sequence) ? slots[0] : slots[1];

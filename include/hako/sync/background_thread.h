@@ -36,13 +36,12 @@ class BackgroundThread {
  public:
   using Pointer = std::unique_ptr<BackgroundThread, Stop>;
 
-  // Starts the thread. With an interval of 0 it runs only when woken. Returns ResourceExhausted if
+  // Starts the thread. An interval of 0 means: only when woken, until SetInterval. ResourceExhausted if
   // the system has no thread.
   static StatusOr<Pointer> Start(std::chrono::milliseconds interval, std::function<void()> work) {
-    interval = std::min<std::chrono::milliseconds>(interval, std::chrono::hours(24 * 365));  // more would overflow the clock
-    Pointer self(new BackgroundThread);
-    HAKO_ASSIGN_OR_RETURN(self->thread_, StartThread([self = self.get(), interval, work = std::move(work)](std::stop_token stop) {
-                            while (self->Wait(stop, interval)) {
+    Pointer self(new BackgroundThread(interval));
+    HAKO_ASSIGN_OR_RETURN(self->thread_, StartThread([self = self.get(), work = std::move(work)](std::stop_token stop) {
+                            while (self->Wait(stop)) {
                               HAKO_TRY { work(); }
                               HAKO_CATCH_NO_MEMORY()  // the next call may have more
                             }
@@ -58,28 +57,44 @@ class BackgroundThread {
     wakes_.NotifyOne();
   }
 
+  // From now on the thread runs at this interval, too. Needs no memory.
+  void SetInterval(std::chrono::milliseconds interval) {
+    {
+      MutexLock lock(mutex_);
+      interval_ = interval;
+    }
+    wakes_.NotifyOne();
+  }
+
  private:
-  BackgroundThread() = default;
+  explicit BackgroundThread(std::chrono::milliseconds interval) : interval_(interval) {}
 
   // Waits until the next call is due. Returns false if the thread must stop.
-  bool Wait(std::stop_token& stop, std::chrono::milliseconds interval) {
+  bool Wait(std::stop_token& stop) {
     MutexLock lock(mutex_);
-    const auto is_woken = [this] {
-      mutex_.AssertHeld();
-      return woken_;
-    };
-    if (interval.count() > 0)
-      wakes_.WaitFor(mutex_, stop, interval, is_woken);
-    else
-      wakes_.Wait(mutex_, stop, is_woken);
+    for (bool is_due = false; !is_due;) {
+      const std::chrono::milliseconds interval = interval_;
+      const auto ends = [this, interval] {
+        mutex_.AssertHeld();
+        return woken_ || interval_ != interval;
+      };
+      if (interval.count() > 0)
+        wakes_.WaitFor(mutex_, stop, std::min<std::chrono::milliseconds>(interval, kLongest), ends);
+      else
+        wakes_.Wait(mutex_, stop, ends);
+      is_due = woken_ || interval_ == interval || stop.stop_requested();
+    }
     woken_ = false;
     return !stop.stop_requested();
   }
+
+  static constexpr std::chrono::hours kLongest{24 * 365};  // more would overflow the clock
 
   const pid_t process_ = getpid();
   Mutex mutex_;
   StoppableCondition wakes_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  std::chrono::milliseconds interval_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;  // stops before the other members are destroyed
 };
 

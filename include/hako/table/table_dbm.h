@@ -222,9 +222,11 @@ class TableDBM {
 
  private:
   explicit TableDBM(std::unique_ptr<table::TableCore> core);
-  // The common part of the openings. `on_failure` runs while the store is still open.
+  // The common part of the openings. `on_failure` runs while the store is still open. Opens the
+  // table in the database that open_store() opens for `store`, once the table has its memory.
+  // `path`, or "", is for errors.
   static StatusOr<std::unique_ptr<TableDBM>> OpenIn(std::unique_ptr<table::TableStore> store, const TableOptions& options,
-                                                    FunctionRef<void()> on_failure);
+                                                    std::string_view path, FunctionRef<Status()> open_store);
   Status Begin(const TableOptions& options);
   Status CheckRows(std::string_view name);
   StatusOr<std::uint64_t> RemoveAll();

@@ -152,7 +152,8 @@ class TreeStoreCursor final : public StoreCursor {
 template <class D>
 class TreeStore final : public TableStore {
  public:
-  explicit TreeStore(std::unique_ptr<D> db) : db_(std::move(db)) {}
+  explicit TreeStore(std::unique_ptr<D> db = nullptr) : db_(std::move(db)) {}
+  void Take(std::unique_ptr<D> db) { db_ = std::move(db); }
 
   Status Fetch(std::string_view key, SinkRef sink) override { return db_->Fetch(key, sink); }
   Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override { return db_->FetchMulti(keys, sink, arrived); }
