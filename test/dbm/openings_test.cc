@@ -441,8 +441,8 @@ class Trial {
       AnyOptions accepting = options;
       accepting.device = "mmap";
       accepting.unproven_updates = UnprovenUpdates::kAccept;
-      if (db = AnyDBM::Open(accepting); db.ok()) {
-        if (const Status closed = (*db)->Close(); !closed.ok()) return closed.ToString();
+      if (auto accepted = AnyDBM::Open(accepting); accepted.ok()) {
+        if (const Status closed = (*accepted)->Close(); !closed.ok()) return closed.ToString();
         db = AnyDBM::Open(options);
       }
     }

@@ -144,7 +144,7 @@ class LogArchive {
     Unkeep();  // until Keep
     return absl::OkStatus();
   }
-  // Stores the path of the database, for that message. REQUIRES: Lock
+  // Stores the path of the database, for that message. REQUIRES: Lock has returned OK (unchecked: one caller)
   Status NameOwner(const std::string& database) {
     const std::string line = database + "\n";
     HAKO_RETURN_IF_ERROR(owner_->Resize(line.size()));
