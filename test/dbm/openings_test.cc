@@ -691,6 +691,34 @@ TEST(OpeningsTest, TablesWithoutMemoryLeaveNoFile) {
   }
 }
 
+// A snapshot that has no room for the name of a log does not name it.
+TEST(OpeningsTest, WithoutRoomLeaveNoLog) {
+  for (const Kind& kind : kKinds) {
+    if (!kind.IsInMemory()) continue;
+    for (const int error : {EIO, ENOSPC}) {
+      const TempDir directory(TempDir::MemoryParent());
+      AnyOptions options = OptionsOf({kind, Durability::kNone}, directory);
+      ASSERT_OK_AND_ASSIGN(auto made, AnyDBM::Open(options));
+      ASSERT_THAT(made->Set("1", "a"), IsOk());
+      ASSERT_THAT(made->Close(), IsOk());
+      const std::set<std::string> before = NamesBelow(directory.path());
+      options.durability = Durability::kProcess;
+      CallFault fault{.error = error, .forever = true, .reads = false, .writes = false, .syncs = false};
+      for (bool fails = true; fails; ++fault.call) {
+        FailingCalls::Instance().Arm(fault);
+        auto db = AnyDBM::Open(options);
+        FailingCalls::Instance().Disarm();
+        fails = !db.ok();
+        ASSERT_LT(fault.call, 100u);
+        if (fails) EXPECT_EQ(NamesBelow(directory.path()), before) << kind.name << ", without call " << fault.call << ", error " << error;
+        db = absl::UnknownError("closed");
+      }
+      ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(options));
+      EXPECT_THAT(db->Get("1"), IsOkAndHolds("a"));
+    }
+  }
+}
+
 // An opening that fails for what it asks for leaves no file, and nothing in one that was empty.
 TEST(OpeningsTest, RefusedOnesLeaveNoFile) {
   TempDir directory;

@@ -129,7 +129,13 @@ class SnapshotPlace {
     end.clock = clock;
     bool cuts = may_cut && reported <= unnamed_clock_;
     if (!cuts) {
+      const bool ends_here = file_->Size() == offset_;
       const Status added = writer.AddEnd(end);
+      if (!added.ok() && !may_cut && ends_here && file_->Size() == offset_) {  // there is no room: nothing was written
+        id_ = id;
+        end_is_unknown_ = false;
+        return added;
+      }
       if (absl::IsResourceExhausted(added)) {
         HAKO_RETURN_IF_ERROR(file_->Resize(offset_));
         if (!may_cut) {
