@@ -186,10 +186,11 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
 
   // See DatabaseRecords. Frees the values stored out of line, which only the pages lead to; the
   // pages are freed with the object. If Open failed there may be no tree, and then there are no such
-  // values either.
+  // values either. Without memory the values stay.
   void Seal() override {
     typename Space::Deferred deferred(*space_);
-    if (this->CheckOpen().ok() && space_->long_bytes() != 0) (void)this->RunExclusive([&] { return tree().RemoveAll(deferred); });
+    if (this->CheckOpen().ok() && space_->long_bytes() != 0)
+      (void)CatchNoMemory([&] { return this->RunExclusive([&] { return tree().RemoveAll(deferred); }); });
     Base::Seal();
   }
 };
