@@ -115,7 +115,7 @@ class PageTree : private TreePages<Space, Compare> {
   template <class ActionT>
   Status ProcessMulti(WriterState& writer, const Batch<ActionT>& batch);
   // The applied index of the last update that had one. SetAppliedIndex sets it without an update.
-  // REQUIRES: no other thread sets it at the same time.
+  // REQUIRES: no other thread sets it at the same time (unchecked: a number does not tell who sets it)
   std::uint64_t applied_index() const { return applied_index_.load(std::memory_order_acquire); }
   void SetAppliedIndex(std::uint64_t index) {
     applied_index_.store(index, std::memory_order_release);
