@@ -2,12 +2,9 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "hako/format/archive_format.h"
 #include "tool/numbers.h"
 
 namespace hako::tool {
@@ -97,19 +94,9 @@ int FailDatabase(const DatabaseOptions& options, const Status& status, std::stri
 
 namespace {
 
-// Whether the file is a segment of a log archive, which has the suffix of an array.
-bool IsArchiveSegment(const std::string& path) {
-  std::array<char, 16> head{};
-  return std::ifstream(path, std::ios::binary).read(head.data(), head.size()) && head == format::kArchiveMagic;
-}
-
 // Calls Fail for an open that has failed.
 int FailOpen(const DatabaseOptions& options, const Status& status) {
-  if (!absl::IsInvalidArgument(status)) return FailDatabase(options, status, "");
-  const bool is_segment = IsArchiveSegment(options.path());
-  return FailDatabase(options, status,
-                      is_segment ? "it is a segment of a log archive: 'hako log DIRECTORY' lists it, 'hako restore' uses it"
-                                 : "check the file name and the options");
+  return FailDatabase(options, status, absl::IsInvalidArgument(status) ? "check the file name and the options" : "");
 }
 
 // Runs `body` on an open database, and synchronizes the database if that is wanted.

@@ -76,7 +76,8 @@ TEST_F(Hints, WrongOptionsAndForeignFiles) {
   EXPECT_THAT(Error({"get", path_ + "?width=0", "k"}), HasSubstr("option width requires dbm=array"));
   WriteWhole(dir_.File("text.hkh"), "this is no database\n");
   EXPECT_THAT(Error({"get", dir_.File("text.hkh"), "k"}),
-              AllOf(HasSubstr("not a hako hash database"), EndsWith("; check the file name and the options")));
+              AllOf(HasSubstr("not a hako hash database"),
+                    EndsWith("it is a file of another program, or its beginning is damaged: check the path")));
   ASSERT_EQ(RunTool({"create", dir_.File("t.hktb")}).exit_code, 0);
   std::filesystem::rename(dir_.File("t.hktb"), dir_.File("t.hkt"));
   EXPECT_THAT(Error({"get", dir_.File("t.hkt"), "k"}), AllOf(HasSubstr("the file is a table: open it with "), HasSubstr("'hako table'")));

@@ -40,7 +40,7 @@ inline std::string_view OtherKindOf(const std::array<char, 16>& magic) {
       {format::kArrayFileMagic, "it is an array database: open it as an ArrayDBM (dbm=array)"},
       {format::kSnapshotMagic, "it is a snapshot: open it as a TinyDBM (dbm=tiny), BabyDBM (dbm=baby) or MemoryArrayDBM"},
       {format::kLogMagic, "it is the log of a database: open that, whose name is the same without -log"},
-      {format::kArchiveMagic, "it is a segment of a log archive: hako restore reads it"}};
+      {format::kArchiveMagic, "it is a segment of a log archive: 'hako log DIRECTORY' lists it, 'hako restore' uses it"}};
   for (const auto& [of_kind, text] : kKinds) {
     if (magic == of_kind) return text;
   }
