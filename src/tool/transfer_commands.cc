@@ -177,7 +177,8 @@ void AddImportCommand(Commands& commands) {
   app->add_flag("--no_escape,--no-escape", options->no_escape, "Take backslashes in TSV literally");
   app->add_option("--key", options->key_name, "Of a table: the field that is the primary key, default 'key', else the first of CSV")
       ->type_name("NAME");
-  AddNumber(app, "--max_line", &options->line_max, "Maximum length of a line in bytes, default 256Mi; a longer one is an error", 1,
+  AddNumber(app, "--max_line", &options->line_max,
+            "Maximum length of a line in bytes, at least 256Ki, default 256Mi; a longer one is an error", 1,
             std::numeric_limits<std::int64_t>::max());
 }
 

@@ -61,7 +61,7 @@ struct TransferProgress {
 struct TransferOptions {
   TextFormat format = TextFormat::kTsv;           // of the text
   TsvOptions tsv = {};                            // escapes, and the times of records
-  std::uint64_t line_max = LineReader::kLineMax;  // Import: bytes; a longer line is an error
+  std::uint64_t line_max = LineReader::kLineMax;  // Import: bytes, at least 256 KiB; a longer line is an error
   DumpOptions dump = {};                          // Export
   // Export: if given, damage does not end the transfer. Damaged records are left out, and each
   // damage is passed to this function.
