@@ -69,11 +69,13 @@ TEST(TreeDBM, RefusesAnotherOrder) {
 
 TEST(TreeDBM, RefusesInvalidOptions) {
   MemoryFile file;
-  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("TreeOptions::"));
+  const auto refuses = [](const char* option) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr(std::string(option) + " must be"));
+  };
   for (const unsigned page_size : {0u, 127u, 8193u})
-    EXPECT_THAT(InMemory::Open(file.Share(), {.page_size = page_size}), refused) << page_size;
+    EXPECT_THAT(InMemory::Open(file.Share(), {.page_size = page_size}), refuses("TreeOptions::page_size")) << page_size;
   for (const std::uint64_t cache_bytes : {std::uint64_t{0}, kMiB - 1})
-    EXPECT_THAT(InMemory::Open(file.Share(), {.cache_bytes = cache_bytes}), refused) << cache_bytes;
+    EXPECT_THAT(InMemory::Open(file.Share(), {.cache_bytes = cache_bytes}), refuses("cache_bytes")) << cache_bytes;
   EXPECT_EQ(file.Size(), 0u) << "a refused option leaves nothing behind";
 }
 
