@@ -42,8 +42,9 @@ HAKO_OR_NO_MEMORY
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenInMemory(const TableOptions& options) HAKO_TRY {
   if (options.tree.durability == Durability::kPower)
     return absl::InvalidArgumentError("TableOptions::tree.durability kPower requires a path: nothing of a table in memory is durable");
+  if (!options.tree.log_archive.empty() && options.tree.log_archive != kNoLogArchive)
+    return absl::InvalidArgumentError("TableOptions::tree.log_archive requires a path: a table in memory has no log");
   BabyOptions baby;
-  baby.log_archive = options.tree.log_archive;  // refused: it requires a path, too
   baby.page_size = options.tree.page_size;
   baby.durability = Durability::kNone;
   HAKO_ASSIGN_OR_RETURN(auto db, BabyDBM<>::Open(baby));
