@@ -63,6 +63,21 @@ TEST_F(FreeBlockPoolTest, CoalescesAdjacentRuns) {
   EXPECT_EQ(pool->free_bytes(), 3 * kRegion);
 }
 
+// As two records of a damaged file whose bytes overlap.
+TEST_F(FreeBlockPoolTest, CountsBytesThatAreFreedTwiceOnce) {
+  pool->FreeRun({kRegion / 2, 2 * kRegion});
+  pool->FreeRun({3 * kRegion, 4 * kRegion});
+  const hash::Run joined = pool->FreeRun({0, 3 * kRegion + 64});
+  EXPECT_EQ(joined.begin, 0u);
+  EXPECT_EQ(joined.end, 4 * kRegion);
+  EXPECT_EQ(pool->FreeRun({kRegion, kRegion + 64}).bytes(), 4 * kRegion);
+  EXPECT_THAT(CountedRunSizes(), testing::ElementsAre(4 * kRegion));
+  EXPECT_EQ(pool->free_bytes(), 4 * kRegion);
+  EXPECT_EQ(pool->TakeBlock(4 * kRegion).bytes(), 4 * kRegion);
+  EXPECT_EQ(pool->TakeBlock(64).bytes(), 0u);
+  EXPECT_EQ(pool->free_bytes(), 0u);
+}
+
 TEST_F(FreeBlockPoolTest, ServesLargeBlocksFromFreedSmallOnes) {
   pool->FreeRun({0, 4 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(128, ~std::size_t{0});

@@ -58,8 +58,11 @@ class FreeRegions {
   // ---- runs ----
   // Whether there is memory for one more run.
   bool HasRoomForRun() { return runs_.HasRoom(); }
-  // Returns the run that the added one is then part of.
+  // Returns the run that the added one is then part of. Bytes that are free already, as those of two
+  // records of a damaged file that overlap, stay counted once.
   Run Add(Run run) {
+    if (runs_.Overlaps(run)) [[unlikely]]
+      runs_.Cut(run, [&](Run counted) { Count(counted, -1); });
     Run joined = runs_.Add(run);
     Count(run, 1);
     for (std::uint64_t at = run.begin; at < run.end; at = EndOf(at)) {

@@ -32,10 +32,10 @@ struct Run {
 
 class FreeRuns {
  public:
-  // Adds a run, none of whose bytes is free yet; returns the run that it is then part of.
+  // Adds a run; returns the run that it is then part of. REQUIRES: it does not overlap the free ones
   Run Add(Run run) {
     if (run.bytes() == 0) return run;
-    HAKO_DCHECK(Around(run.end - 1).end <= run.begin);  // invariant 1
+    HAKO_DCHECK(!Overlaps(run));  // invariant 1
     Index below, above, same;
     Split(root_, run.begin, &below, &above);
     if (const Index last = Last(below); last != 0 && NodeAt(last).run.end == run.begin) {
@@ -81,6 +81,8 @@ class FreeRuns {
     }
     return found;
   }
+  // Whether a byte of the range is free.
+  bool Overlaps(Run range) const { return range.bytes() != 0 && Around(range.end - 1).end > range.begin; }
   // The run that begins at `place`, or an empty one.
   Run At(std::uint64_t place) const {
     Index at = root_;
