@@ -20,10 +20,10 @@
 // dbm/ combines an engine with a space, which stores its records or pages:
 //
 //   engine                 concept              space in memory      space in a file
-//   hash/bucket_index.h    hash/record_space.h  hash/record_arena.h  hash/record_heap.h
+//   hash/bucket_index.h    hash/record_space.h  hash/memory/record_arena.h  hash/file/record_heap.h
 //                                               = dbm/tiny_dbm.h     = dbm/hash_dbm.h
-//   tree/page_tree.h       tree/page_space.h    tree/page_arena.h    tree/buffer_pool.h
-//                                               = dbm/baby_dbm.h     on tree/page_store.h
+//   tree/page_tree.h       tree/page_space.h    tree/memory/page_arena.h    tree/file/buffer_pool.h
+//                                               = dbm/baby_dbm.h     on tree/file/page_store.h
 //                                                                    = dbm/tree_dbm.h
 //   array/page_array.h     tree/page_space.h    as the tree          as the tree
 //                                               = dbm/memory_array_dbm.h
@@ -49,7 +49,7 @@
 //             in a file.
 //   writer    The state that one thread has in one database (sync/writer_states.h).
 //   extent    A piece of a file or arena, at least 16 KiB, allocated as a whole for records or for
-//             lines (hash/extent_file.h).
+//             lines (hash/file/extent_file.h).
 //   chunk     A part of an extent taken at once and then divided: by one thread into blocks, or by
 //             the table into buckets.
 //   epoch     The time from one hard Synchronize to the next, and its number. After a machine crash

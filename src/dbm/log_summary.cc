@@ -15,12 +15,12 @@
 #include "hako/format/hash_file_format.h"
 #include "hako/format/snapshot_format.h"
 #include "hako/format/tree_file_format.h"
-#include "hako/hash/extent_file.h"
+#include "hako/hash/file/extent_file.h"
 #include "hako/log/log_reader.h"
 #include "hako/log/update_log.h"
 #include "hako/storage/snapshot.h"
 #include "hako/storage/superblock_slots.h"
-#include "hako/tree/page_store.h"
+#include "hako/tree/file/page_store.h"
 
 namespace hako {
 namespace {

@@ -20,7 +20,7 @@
 #include "hako/file/memory_file.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/damaged_file.h"
-#include "hako/tree/image_salvage.h"
+#include "hako/tree/file/image_salvage.h"
 #include "support/file_system.h"
 #include "support/random.h"
 #include "support/sanitizers.h"

@@ -17,7 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
-#include "hako/hash/pending_list.h"
+#include "hako/hash/file/pending_list.h"
 #include "support/checked_value.h"
 #include "support/direct_file.h"
 #include "support/status_matchers.h"

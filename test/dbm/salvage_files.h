@@ -27,7 +27,7 @@
 #include "hako/dbm/tree_dbm.h"
 #include "hako/format/record_format.h"
 #include "hako/format/tree_file_format.h"
-#include "hako/tree/page_image.h"
+#include "hako/tree/file/page_image.h"
 #include "hako/tree/page_view.h"
 #include "support/checked_value.h"
 #include "support/file_system.h"

@@ -53,7 +53,7 @@ class SalvageTest : public testing::Test {
     return salvaged;
   }
   // Whether a record that was taken is listed and noted as one that may have been removed or replaced
-  // (hash/heap_salvage.h).
+  // (hash/file/heap_salvage.h).
   static bool IsListed(const SalvageReport& report, const std::string& key) {
     const auto is_of_key = [&](const SalvageReport::Place& place) { return place.kind == Kind::kRecord && place.key == key; };
     return !report.notes.empty() && std::ranges::any_of(report.places, is_of_key);

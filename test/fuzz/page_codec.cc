@@ -17,8 +17,8 @@
 #include "hako/base/lz4_codec.h"
 #include "hako/base/zstd_codec.h"
 #include "hako/format/tree_file_format.h"
-#include "hako/tree/page_encoding.h"
-#include "hako/tree/page_image.h"
+#include "hako/tree/file/page_encoding.h"
+#include "hako/tree/file/page_image.h"
 #include "hako/tree/page_view.h"
 
 namespace hako::fuzz {

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
 #include "hako/hash/bucket_index.h"
-#include "hako/hash/record_arena.h"
+#include "hako/hash/memory/record_arena.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/toy_table.h"

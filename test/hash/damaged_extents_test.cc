@@ -1,6 +1,6 @@
 // Which units of a file belong to an extent with a damaged header: those from a named or unreadable
 // one up to the next header.
-#include "hako/hash/damaged_extents.h"
+#include "hako/hash/file/damaged_extents.h"
 
 #include <cstdint>
 #include <initializer_list>

@@ -1,5 +1,5 @@
 // Free space by size class and as runs: coalesced, split, bounded.
-#include "hako/hash/free_block_pool.h"
+#include "hako/hash/free/free_block_pool.h"
 
 #include <cstdint>
 #include <map>

@@ -1,5 +1,5 @@
 // The free runs of a space, beside a bool for each byte.
-#include "hako/hash/free_runs.h"
+#include "hako/hash/free/free_runs.h"
 
 #include <algorithm>
 #include <cstdint>

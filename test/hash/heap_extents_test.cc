@@ -1,6 +1,6 @@
 // The parts of a heap that deal with whole extents: they are allocated and returned, emptied by an
 // evacuation, and harvested after a process kill.
-#include "hako/hash/heap_extents.h"
+#include "hako/hash/file/heap_extents.h"
 
 #include <cstdint>
 #include <memory>
@@ -11,9 +11,9 @@
 #include "gtest/gtest.h"
 #include "hako/file/memory_file.h"
 #include "hako/format/stamp.h"
-#include "hako/hash/heap_harvest.h"
-#include "hako/hash/pinned_state.h"
-#include "hako/hash/victims.h"
+#include "hako/hash/file/heap_harvest.h"
+#include "hako/hash/file/victims.h"
+#include "hako/hash/free/pinned_state.h"
 #include "support/status_matchers.h"
 
 namespace hako::hash {

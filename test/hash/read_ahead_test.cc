@@ -1,4 +1,4 @@
-#include "hako/hash/read_ahead.h"
+#include "hako/hash/file/read_ahead.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
 #include "hako/hash/bucket_index.h"
-#include "hako/hash/record_arena.h"
+#include "hako/hash/memory/record_arena.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 

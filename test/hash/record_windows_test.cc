@@ -1,5 +1,5 @@
 // The choice of the part of an arena that is emptied for a large record.
-#include "hako/hash/record_windows.h"
+#include "hako/hash/memory/record_windows.h"
 
 #include <cstdint>
 

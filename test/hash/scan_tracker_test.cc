@@ -1,4 +1,4 @@
-#include "hako/hash/scan_tracker.h"
+#include "hako/hash/file/scan_tracker.h"
 
 #include <cstdint>
 #include <vector>

@@ -4,7 +4,7 @@ cmake_minimum_required(VERSION 3.25)
 set(work ${BINARY_DIR}/concepts_test)
 file(REMOVE_RECURSE ${work})
 
-set(hash_space "#include \"hako/hash/bucket_index.h\"
+set(hash_free "#include \"hako/hash/bucket_index.h\"
 #include \"support/toy_record_space.h\"
 using namespace hako;
 struct NoCommit : ToyRecordSpace<false> { void Commit() = delete; };")
@@ -28,9 +28,9 @@ auto Size() { return sizeof(${type}); }\n")
   endif()
 endfunction()
 
-check("${hash_space}" "hash::BucketIndex<ToyRecordSpace<false>>" OK)
+check("${hash_free}" "hash::BucketIndex<ToyRecordSpace<false>>" OK)
 check("${tree_space}" "tree::PageTree<ToyPageSpace<true>, BytewiseComparator>" OK)
-check("${hash_space}" "hash::BucketIndex<NoCommit>" "bucket_index.h:[0-9:]+ error: static.assert")
+check("${hash_free}" "hash::BucketIndex<NoCommit>" "bucket_index.h:[0-9:]+ error: static.assert")
 check("${tree_space}" "tree::PageTree<NoMarkDirty, BytewiseComparator>" "page_tree.h:[0-9:]+ error: static.assert")
 
 # check_keywords(<literals> <expected>): the same for a table of these keywords.

@@ -34,35 +34,35 @@ function(check header old new expected)
 endfunction()
 
 set(pool "#include \"hako/file/positional_parallel_file.h\"
-#include \"hako/tree/checkpointer.h\"
+#include \"hako/tree/file/checkpointer.h\"
 template class hako::tree::BufferPool<hako::PositionalParallelFile>;
 template class hako::tree::SharedPageMap<hako::PositionalParallelFile>;
 ")
 set(code "${pool}")
 check(tree/lock_order.h "#pragma once" "#pragma once" OK)
 # State is used without its mutex.
-set(code "#include \"hako/tree/long_values.h\"\n")
-check(tree/long_values.h "sync::MutexLock lock(mutex_);" "" "'unsaved_' requires holding mutex 'mutex_'")
+set(code "#include \"hako/tree/file/long_values.h\"\n")
+check(tree/file/long_values.h "sync::MutexLock lock(mutex_);" "" "'unsaved_' requires holding mutex 'mutex_'")
 set(code "${pool}")
-check(tree/buffer_pool.h "sync::MutexLock lock(states_.mutex);" "" "'Set' requires holding mutex 'states_.mutex'")
-check(tree/shared_page_map.h "mutex_.AssertHeld()" "(void)mutex_" "'ReadNode' requires holding mutex 'mutex_'")
+check(tree/file/buffer_pool.h "sync::MutexLock lock(states_.mutex);" "" "'Set' requires holding mutex 'states_.mutex'")
+check(tree/file/shared_page_map.h "mutex_.AssertHeld()" "(void)mutex_" "'ReadNode' requires holding mutex 'mutex_'")
 # A mutex is not released.
-set(code "#include \"hako/tree/page_read_ahead.h\"\n")
-check(tree/page_read_ahead.h "sync::MutexLock lock(mutex_);" "mutex_.Lock();" "mutex 'mutex_' is still held at the end of function")
+set(code "#include \"hako/tree/file/page_read_ahead.h\"\n")
+check(tree/file/page_read_ahead.h "sync::MutexLock lock(mutex_);" "mutex_.Lock();" "mutex 'mutex_' is still held at the end of function")
 # The order is wrong: within one class, and between two.
 set(code "${pool}")
-check(tree/shared_page_map.h "sync::MutexLock map_lock(mutex_);
+check(tree/file/shared_page_map.h "sync::MutexLock map_lock(mutex_);
     sync::MutexLock cut_lock(cut_mutex_);" "sync::MutexLock cut_lock(cut_mutex_);
     sync::MutexLock map_lock(mutex_);" "mutex 'mutex_' must be acquired before 'cut_mutex_'")
-set(code "#include \"hako/tree/page_states.h\"\n")
-check(tree/page_states.h "sync::Mutex mutex ABSL_ACQUIRED_AFTER(kMaintenanceLocks) ABSL_ACQUIRED_BEFORE(kPoolLocks)"
+set(code "#include \"hako/tree/file/page_states.h\"\n")
+check(tree/file/page_states.h "sync::Mutex mutex ABSL_ACQUIRED_AFTER(kMaintenanceLocks) ABSL_ACQUIRED_BEFORE(kPoolLocks)"
   "sync::Mutex mutex ABSL_ACQUIRED_BEFORE(kMaintenanceLocks); sync::Mutex late ABSL_ACQUIRED_AFTER(kPoolLocks);
   void TakeBoth() { sync::MutexLock first(late); sync::MutexLock second(mutex); }" "mutex 'mutex' must be acquired before 'late'")
 # The same of the hash table: a mutex without its lock, and an order that goes against the ranks.
-set(code "#include \"hako/hash/victims.h\"\n")
-check(hash/victims.h "sync::MutexLock lock(mutex_);" "" "'held_' requires holding mutex 'mutex_'")
-set(code "#include \"hako/hash/free_block_pool.h\"\n")
-check(hash/free_block_pool.h "mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks)"
+set(code "#include \"hako/hash/file/victims.h\"\n")
+check(hash/file/victims.h "sync::MutexLock lock(mutex_);" "" "'held_' requires holding mutex 'mutex_'")
+set(code "#include \"hako/hash/free/free_block_pool.h\"\n")
+check(hash/free/free_block_pool.h "mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks)"
   "sync::Mutex last_ ABSL_ACQUIRED_AFTER(kInnermostLocks); void TakeBoth() { sync::MutexLock a(last_); sync::MutexLock b(mutex_); }
   mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks)" "mutex 'mutex_' must be acquired before 'last_'")
 file(REMOVE_RECURSE ${tree})

@@ -1,5 +1,5 @@
 // A tree of cached pages on a file in memory, without the DBM around it: for tests of
-// tree/buffer_pool.h that look at pages.
+// tree/file/buffer_pool.h that look at pages.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 #include "hako/dbm/dbm.h"
 #include "hako/file/memory_file.h"
 #include "hako/sync/writer_states.h"
-#include "hako/tree/buffer_pool.h"
-#include "hako/tree/checkpointer.h"
+#include "hako/tree/file/buffer_pool.h"
+#include "hako/tree/file/checkpointer.h"
 #include "hako/tree/page_tree.h"
 #include "support/status_matchers.h"
 

@@ -1,5 +1,5 @@
 // The dirty pages of an epoch: registration, captured images, freed ids, and a failed checkpoint.
-#include "hako/tree/dirty_pages.h"
+#include "hako/tree/file/dirty_pages.h"
 
 #include <cstdint>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/storage/arena.h"
-#include "hako/tree/page_arena.h"
+#include "hako/tree/memory/page_arena.h"
 
 namespace hako::tree {
 namespace {

@@ -1,5 +1,5 @@
 // FreeSpaceMap beside a model with a bool for each unit.
-#include "hako/tree/free_space_map.h"
+#include "hako/tree/file/free_space_map.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The memory of pages: disjoint runs of units, which are coalesced when freed and returned to the
 // system.
-#include "hako/tree/page_arena.h"
+#include "hako/tree/memory/page_arena.h"
 
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
 // Which pages the clock evicts, and the memory that a pool may use.
-#include "hako/tree/page_clock.h"
+#include "hako/tree/file/page_clock.h"
 
 #include <atomic>
 #include <chrono>
@@ -10,13 +10,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/storage/arena.h"
-#include "hako/tree/dirty_pages.h"
-#include "hako/tree/expected_bounds.h"
-#include "hako/tree/long_values.h"
-#include "hako/tree/page_arena.h"
-#include "hako/tree/page_evacuation.h"
-#include "hako/tree/pool_memory.h"
-#include "hako/tree/unsaved_value.h"
+#include "hako/tree/file/dirty_pages.h"
+#include "hako/tree/file/expected_bounds.h"
+#include "hako/tree/file/long_values.h"
+#include "hako/tree/file/page_evacuation.h"
+#include "hako/tree/file/pool_memory.h"
+#include "hako/tree/file/unsaved_value.h"
+#include "hako/tree/memory/page_arena.h"
 #include "support/status_matchers.h"
 
 namespace hako::tree {

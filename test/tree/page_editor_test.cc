@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "gtest/gtest.h"
-#include "hako/tree/id_pool.h"
+#include "hako/tree/memory/id_pool.h"
 #include "hako/tree/page_builder.h"
 #include "support/random.h"
 #include "support/sanitizers.h"

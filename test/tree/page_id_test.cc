@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/tree_dbm.h"
-#include "hako/tree/id_pool.h"
+#include "hako/tree/memory/id_pool.h"
 #include "support/cached_tree.h"
 
 namespace hako {

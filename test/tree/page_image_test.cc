@@ -1,5 +1,5 @@
 // Round trips of pages of real trees through images, and images that are refused.
-#include "hako/tree/page_image.h"
+#include "hako/tree/file/page_image.h"
 
 #include <cstdint>
 #include <cstring>
@@ -13,8 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
-#include "hako/tree/page_arena.h"
-#include "hako/tree/page_encoding.h"
+#include "hako/tree/file/page_encoding.h"
+#include "hako/tree/memory/page_arena.h"
 #include "hako/tree/page_tree.h"
 #include "support/random.h"
 #include "support/status_matchers.h"

@@ -1,5 +1,5 @@
 // The page map beside a std::map, its nodes in a std::map too.
-#include "hako/tree/page_map.h"
+#include "hako/tree/file/page_map.h"
 
 #include <array>
 #include <cstdint>

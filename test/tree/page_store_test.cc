@@ -1,6 +1,6 @@
 // The PageStore of a TreeDBM: committed images exist, others do not, and readers do not block a
 // truncation of the file.
-#include "hako/tree/page_store.h"
+#include "hako/tree/file/page_store.h"
 
 #include <algorithm>
 #include <atomic>

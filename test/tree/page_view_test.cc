@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
-#include "hako/tree/page_arena.h"
+#include "hako/tree/memory/page_arena.h"
 #include "hako/tree/page_tree.h"
 #include "support/random.h"
 #include "support/status_matchers.h"

@@ -1,4 +1,4 @@
-// Encodes and checks the pages of an array for a pool over a file (tree/page_kind.h,
+// Encodes and checks the pages of an array for a pool over a file (tree/file/page_kind.h,
 // format/array_format.h). All records have one width.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "hako/base/status.h"
 #include "hako/format/array_format.h"
 #include "hako/storage/superblock_slots.h"
-#include "hako/tree/page_kind.h"
+#include "hako/tree/file/page_kind.h"
 
 namespace hako::array {
 

@@ -1,6 +1,6 @@
 // Reads the undamaged records of a damaged array file, for a salvage.
 //
-// It finds leaves by the page map (tree/image_salvage.h) instead of the directory, because the
+// It finds leaves by the page map (tree/file/image_salvage.h) instead of the directory, because the
 // image of a leaf has its number. It shows records in the order of their numbers.
 //
 // The directory tells which records are lost. A leaf that a directory page of level 1 names, and
@@ -28,7 +28,7 @@
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/damaged_file.h"
 #include "hako/storage/salvage_report.h"
-#include "hako/tree/image_salvage.h"
+#include "hako/tree/file/image_salvage.h"
 
 namespace hako::array {
 

@@ -1,5 +1,5 @@
 // An array of records of one width, addressed by number, in the pages of a space
-// (tree/page_space.h): in memory (tree/page_arena.h), or in a pool over a file (tree/buffer_pool.h
+// (tree/page_space.h): in memory (tree/memory/page_arena.h), or in a pool over a file (tree/file/buffer_pool.h
 // with array/array_pages.h). The pages are described in format/array_format.h.
 //
 // Finding a record. For each known leaf the table has the page id, by leaf number. The line of that

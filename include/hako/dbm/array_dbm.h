@@ -15,7 +15,7 @@
 // or more for each.
 //
 // Pages are found by number, cached, checked when they are loaded, and written by checkpoints as those of a
-// TreeDBM (array/page_array.h, tree/buffer_pool.h).
+// TreeDBM (array/page_array.h, tree/file/buffer_pool.h).
 //
 // Durability and the log: as for TreeDBM (dbm/tree_dbm.h), by ArrayOptions::durability. A damaged
 // page is refused with DataLoss; see dbm/salvage.h.
@@ -40,7 +40,7 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/pool_home.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/tree/buffer_pool.h"
+#include "hako/tree/file/buffer_pool.h"
 
 namespace hako {
 

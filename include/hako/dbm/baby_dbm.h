@@ -34,7 +34,7 @@
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/log/logged_space.h"
-#include "hako/tree/page_arena.h"
+#include "hako/tree/memory/page_arena.h"
 
 namespace hako {
 

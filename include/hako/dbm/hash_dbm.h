@@ -25,7 +25,7 @@
 //
 // A mapped file recovered on a full device, with no space for its index, keeps updates as with kNone
 // on an unmapped one, until it is opened again. Recovery never drops records to repair a file: a file
-// that does not validate is refused with DataLoss. See hash/record_heap.h and format/stamp.h.
+// that does not validate is refused with DataLoss. See hash/file/record_heap.h and format/stamp.h.
 // Salvage (dbm/salvage.h) writes the undamaged records of such a file into a new database.
 //
 // Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by
@@ -33,7 +33,7 @@
 // grows by itself, one bucket at a time.
 //
 // Direct I/O: Sets of keys that may exist already are flushed to the index in groups
-// (hash/pending_sets.h). Like any other, such a Set returns once its record is in the file's cache.
+// (hash/file/pending_sets.h). Like any other, such a Set returns once its record is in the file's cache.
 // If the record that it replaces cannot be read, the operations that depend on the Set return the
 // error, as do Synchronize and Close.
 //
@@ -59,9 +59,9 @@
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/hash/bucket_verify.h"
-#include "hako/hash/file_order_scan.h"
-#include "hako/hash/heap_scrub.h"
-#include "hako/hash/record_heap.h"
+#include "hako/hash/file/file_order_scan.h"
+#include "hako/hash/file/heap_scrub.h"
+#include "hako/hash/file/record_heap.h"
 #include "hako/storage/scrub_progress.h"
 
 namespace hako {
@@ -130,7 +130,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   ~HashDBM();
 
   // Shows all records in an internal order. An unmapped file is scanned in file order by long reads
-  // (hash/file_order_scan.h), unless another such scan is running.
+  // (hash/file/file_order_scan.h), unless another such scan is running.
   Status ProcessEach(EachRef visitor);
   using Base::ProcessEach;  // which refuses other visitors
   // Removes all records. Stops writers meanwhile. Atomic across a process kill: the next Open

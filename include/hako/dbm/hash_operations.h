@@ -24,7 +24,7 @@
 #include "hako/dbm/hash_cursor.h"
 #include "hako/hash/bucket_capture.h"
 #include "hako/hash/bucket_index.h"
-#include "hako/hash/pending_sets.h"
+#include "hako/hash/file/pending_sets.h"
 
 namespace hako {
 

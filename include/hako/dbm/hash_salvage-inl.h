@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "hako/dbm/salvage.h"
-#include "hako/hash/heap_salvage.h"
+#include "hako/hash/file/heap_salvage.h"
 
 namespace hako::internal {
 

@@ -13,7 +13,7 @@
 #include "hako/log/update_log.h"
 #include "hako/storage/damaged_file.h"
 #include "hako/storage/salvage_report.h"
-#include "hako/tree/page_store.h"
+#include "hako/tree/file/page_store.h"
 
 namespace hako::internal {
 

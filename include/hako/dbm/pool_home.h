@@ -1,4 +1,4 @@
-// The home of the databases whose pages are in a buffer pool over a file (tree/buffer_pool.h): TreeDBM
+// The home of the databases whose pages are in a buffer pool over a file (tree/file/buffer_pool.h): TreeDBM
 // and ArrayDBM. Its checkpoints, copies, rebuilds and checks do not depend on the content of the pages.
 //
 // A database class inherits PoolHome publicly, beside its engine's operations. It overrides
@@ -30,10 +30,10 @@
 #include "hako/sync/mutex.h"
 #include "hako/sync/sticky_status.h"
 #include "hako/sync/writer_states.h"
-#include "hako/tree/buffer_pool.h"
-#include "hako/tree/checkpointer.h"
+#include "hako/tree/file/buffer_pool.h"
+#include "hako/tree/file/checkpointer.h"
+#include "hako/tree/file/page_scrub.h"
 #include "hako/tree/lock_order.h"
-#include "hako/tree/page_scrub.h"
 
 namespace hako {
 

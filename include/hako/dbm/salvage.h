@@ -13,10 +13,10 @@
 //
 // Which state is salvaged
 //   HashDBM   the last synchronized state. If the file is the one that a killed process had mapped, in
-//             the same boot: all of its updates, except unfinished ones (hash/heap_salvage.h). If
+//             the same boot: all of its updates, except unfinished ones (hash/file/heap_salvage.h). If
 //             such a file is a copy, or its live state is damaged, later updates are left out,
 //             unless the log has them, and a note says so.
-//   TreeDBM   the last checkpoint (tree/page_salvage.h).
+//   TreeDBM   the last checkpoint (tree/file/page_salvage.h).
 //   ArrayDBM  the last checkpoint (array/array_salvage.h).
 //   All       then the updates of the log, PATH-log, as far as it can be read. Each sets or removes
 //             whole values, so they are right whatever records were lost. If the log was not
@@ -35,7 +35,7 @@
 // has another kind, order or codec, or is not a database; Unavailable if another process has it
 // open; DataLoss if both superblocks are lost; ResourceExhausted if space or memory runs out.
 // Salvage takes memory for the longest record, for the report, whose keys are bounded
-// (SalvageReport::kKeyBytesMax, kRangeBytesMax), and as hash/heap_salvage.h, tree/page_salvage.h
+// (SalvageReport::kKeyBytesMax, kRangeBytesMax), and as hash/file/heap_salvage.h, tree/file/page_salvage.h
 // and array/array_salvage.h say.
 #pragma once
 

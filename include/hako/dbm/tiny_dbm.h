@@ -66,7 +66,7 @@
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/hash/bucket_verify.h"
-#include "hako/hash/record_arena.h"
+#include "hako/hash/memory/record_arena.h"
 #include "hako/log/logged_space.h"
 
 namespace hako {

@@ -2,7 +2,7 @@
 //
 // Records are ordered by Compare. The file stores its name, and Open refuses a file of another
 // order. Recently used pages are cached in memory, up to TreeOptions::cache_bytes
-// (tree/buffer_pool.h). A record of 8 + 8 bytes that is loaded in order takes about 17 bytes of the
+// (tree/file/buffer_pool.h). A record of 8 + 8 bytes that is loaded in order takes about 17 bytes of the
 // file, or less if Codec compresses pages (base/page_codec.h).
 //
 // Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB.
@@ -49,7 +49,7 @@
 #include "hako/dbm/pool_home.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/tree/buffer_pool.h"
+#include "hako/tree/file/buffer_pool.h"
 
 namespace hako {
 

@@ -7,8 +7,8 @@
 
 #include "hako/dbm/page_salvage_source.h"
 #include "hako/dbm/salvage.h"
-#include "hako/tree/page_salvage.h"
-#include "hako/tree/page_store.h"
+#include "hako/tree/file/page_salvage.h"
+#include "hako/tree/file/page_store.h"
 #include "hako/tree/page_view.h"
 
 namespace hako::internal {

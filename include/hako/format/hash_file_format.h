@@ -8,7 +8,7 @@
 //           32768  extents, each a multiple of 16 KiB: heap extents begin with a HeapExtentHeader,
 //                  index extents are bare buckets
 //            tail  after a clean close: the closing note (free space), then the index of a file
-//                  that is not mapped (hash/index_arena.h)
+//                  that is not mapped (hash/file/index_arena.h)
 //
 // The superblock names the last synced state; the newer valid slot counts. Only one slot is written
 // at a time, and the other is updated after the first is durable, so a torn slot never loses a
@@ -77,7 +77,7 @@ struct HashSuperBlock {
   std::array<std::byte, 4> reserved0;
   // When the epoch was made durable, in microseconds since 1970. Nothing depends on it.
   Le<std::uint64_t> synced_at;
-  // The progress of the sweep (hash/stamp_sweep.h): an extent, the place in it, and where the
+  // The progress of the sweep (hash/file/stamp_sweep.h): an extent, the place in it, and where the
   // pass ends.
   Le<std::uint64_t> sweep_extent;
   Le<std::uint64_t> sweep_to;

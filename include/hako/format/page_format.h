@@ -66,7 +66,7 @@ struct alignas(8) PageShape {
 
   std::uint8_t count = 0;  // slots in use
   // The level (0 = leaf), kGuarded, and kMark: 0 = unchanged, 32 or 64 = changed in an odd or even
-  // epoch (tree/dirty_pages.h).
+  // epoch (tree/file/dirty_pages.h).
   std::uint8_t kind = 0;
   std::uint8_t groups = 0;   // room for slots, in groups of 16
   std::uint8_t units = 0;    // size of the page

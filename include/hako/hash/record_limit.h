@@ -1,6 +1,6 @@
 // The limit of a hash table in memory (base/capacity.h): the part that RecordArena and BucketIndex share.
 // The index chooses and removes the records (hash/bucket_eviction.h), the arena asks for it when
-// it finds no memory (hash/record_arena-inl.h).
+// it finds no memory (hash/memory/record_arena-inl.h).
 //
 // Policy. The hand goes over the table in the order of the buckets, 16 of them at a time, and evicts a
 // sixteenth of their records. A record is new until the hand finds that it was used; from then on it is kept.
@@ -23,7 +23,7 @@
 //      update a constant time. A single update may evict many records if it needs a block of
 //      another size.
 //   5. A block above FreeBlockPool::kSmallMax needs a run of bytes. If there is none, one window of the arena is
-//      emptied (hash/record_room-inl.h). It is as long as the block, at least WindowBytes. Records of a
+//      emptied (hash/memory/record_room-inl.h). It is as long as the block, at least WindowBytes. Records of a
 //      quarter of this length more may be evicted, for the used records that are moved out of the window, and
 //      up to eight records in the usual order.
 //

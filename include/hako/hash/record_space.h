@@ -1,6 +1,6 @@
 // The store of the hash table's records and index buckets, as the table sees it. The table does not
-// depend on a store or on a file: TinyDBM gives it memory (hash/record_arena.h), HashDBM a file
-// (hash/record_heap.h).
+// depend on a store or on a file: TinyDBM gives it memory (hash/memory/record_arena.h), HashDBM a file
+// (hash/file/record_heap.h).
 //
 // A record is named by a 32-bit handle, never 0. Calls marked (optimistic) run without a lock
 // beside writers: they may read garbage but must not follow it outside the space, and their result
@@ -31,7 +31,7 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
                                CopyBuffer& buffer, RecordCopy* copied, char* (*sink)(std::size_t), bool (*is_current)()) {
   requires std::derived_from<typename S::WriterState, sync::WriterState>;
   { S::kOverwrites } -> std::convertible_to<bool>;  // whether a value can be changed in place
-  // Whether an Ahead reads several records at once (hash/read_ahead.h); if not, it is empty.
+  // Whether an Ahead reads several records at once (hash/file/read_ahead.h); if not, it is empty.
   { S::kReadsAhead } -> std::convertible_to<bool>;
   typename S::Ahead;
   { s.gate() } -> std::same_as<sync::WriteGate&>;

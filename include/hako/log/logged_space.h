@@ -1,4 +1,4 @@
-// Adds a log of the updates to a space in memory (hash/record_arena.h, tree/page_arena.h): TinyDBM,
+// Adds a log of the updates to a space in memory (hash/memory/record_arena.h, tree/memory/page_arena.h): TinyDBM,
 // BabyDBM and MemoryArrayDBM use it. Without a path the log is off.
 #pragma once
 

@@ -10,7 +10,7 @@
 // long values, lines and use bits. Pages and long values are runs of units of PageArena. The arena
 // has four times as many addresses as bytes. A page or value that finds no free run gets new
 // addresses; in exchange, as many system pages without any page or value become holes, which take
-// no memory (tree/page_holes.h). An eviction frees few units here and there. So a thread that
+// no memory (tree/memory/page_holes.h). An eviction frees few units here and there. So a thread that
 // evicts also moves the pages of one part of the memory together, each time that an eighth of the
 // part's size was evicted. Then the free units of the part are one run.
 //

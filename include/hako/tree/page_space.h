@@ -1,6 +1,6 @@
 // The requirements of the B+ tree on the space that stores its pages and their lines. The tree does
-// not depend on one space or on a file: BabyDBM uses memory (tree/page_arena.h), TreeDBM a buffer
-// pool over a file (tree/buffer_pool.h).
+// not depend on one space or on a file: BabyDBM uses memory (tree/memory/page_arena.h), TreeDBM a buffer
+// pool over a file (tree/file/buffer_pool.h).
 //
 // A page is named by an id, never 0, whose line lies in an array that never moves. The page's bytes
 // are units of a memory range that never moves and always stays readable, so a late reader finds
@@ -121,7 +121,7 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.ReserveDirty(n) } -> std::same_as<void>;
   // A checkpoint has something to write beside changed pages.
   { s.NoteChange() } -> std::same_as<void>;
-  // Pages that one large update keeps in memory (tree/held_pages.h).
+  // Pages that one large update keeps in memory (tree/file/held_pages.h).
   requires std::constructible_from<typename S::HeldPages, S&>;
   { s.IsLarge(n) } -> std::same_as<bool>;
   { held.MakeRoomFor(n) } -> std::same_as<void>;
