@@ -74,12 +74,12 @@ class DecideTest : public testing::Test {
   Status Run(std::vector<std::uint32_t> firsts, V&& visit) {
     decisions.resize(firsts.size());
     for (std::size_t i = 0; i < firsts.size(); ++i) decisions[i].first = firsts[i];
-    return Decide(std::span(decisions), visit, [this](std::size_t i, const Noted& decision, Value* value) -> Status {
+    return Decide(std::span(decisions), visit, [this](std::size_t i, const Noted& decision, Value* value, Status* status) {
       shown.push_back(i);
       EXPECT_EQ(&decision, &decisions[decisions[i].first]);
-      if (i == fails_at) return absl::DataLossError("damaged");
+      if (i == fails_at) *status = absl::DataLossError("damaged");
       *value = "old";
-      return absl::OkStatus();
+      return status->ok();
     });
   }
 

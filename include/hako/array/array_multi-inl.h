@@ -56,9 +56,9 @@ class PageArray<Space>::MultiGuard : private LockedLeaves {
       }
       return batch_.visit(i, value);
     };
-    const auto show = [this](std::size_t i, const Decision&, std::optional<std::string_view>* value) {
+    const auto show = [this](std::size_t i, const Decision&, std::optional<std::string_view>* value, Status*) {
       *value = ValueOf(i);
-      return absl::OkStatus();
+      return true;
     };
     return update::Decide(std::span(decisions_), visit, show);
   }

@@ -64,13 +64,18 @@ class BucketIndex<Space>::MultiGuard {
   // The visitor needs the values of the first `num_shown` keys.
   Status Decide(MultiVisitorRef<ActionT> visit, std::size_t num_shown) {
     std::size_t fetched = kPrefetchGroup;
-    const auto show = [&](std::size_t i, const Record& record, std::optional<std::string_view>* value) -> Status {
+    const auto show = [&](std::size_t i, const Record& record, std::optional<std::string_view>* value, Status* status) {
       if (i >= fetched) fetched = FetchAhead(i);
-      if (&record == &records_[i]) HAKO_RETURN_IF_ERROR(Find(i));
-      if (record.entry.handle == 0 || i >= num_shown) return absl::OkStatus();
-      HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(writer_, record.entry.handle));
-      *value = view.value;
-      return absl::OkStatus();
+      if (&record == &records_[i]) {
+        if (Status found = Find(i); !found.ok()) [[unlikely]]
+          return *status = std::move(found), false;
+      }
+      if (record.entry.handle == 0 || i >= num_shown) return true;
+      StatusOr<RecordView> view = index_.space_.View(writer_, record.entry.handle);
+      if (!view.ok()) [[unlikely]]
+        return *status = std::move(view).status(), false;
+      *value = view->value;
+      return true;
     };
     return update::Decide(std::span(records_), visit, show);
   }

@@ -47,9 +47,9 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     tree_.EndWrite(writer_, changed_);
     for (const std::size_t i : sparse_) {
       LeafGuard guard(tree_, writer_, tree_.LockLeafByCall(writer_, keys_[i]));
-      if (guard.line == nullptr || !tree_.IsSparse(*guard.line)) continue;
+      if (guard.line == nullptr || !tree_.shape_.IsSparse(*guard.line)) continue;
       guard.changed = true;
-      tree_.Merge(writer_, std::exchange(guard.line, nullptr), keys_[i]);
+      tree_.shape_.Merge(writer_, std::exchange(guard.line, nullptr), keys_[i]);
     }
     HAKO_TRY {
       for (const Range& range : ranges_) MergeIn(range);
@@ -113,22 +113,27 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     update::JoinSorted(
         std::span(decisions_), [this](std::size_t n) { return order_[n].index; },
         [this](std::size_t n) { return this->IsSame(order_[n - 1], order_[n]); });
-    const auto show = [this](std::size_t i, Decision& decision, std::optional<std::string_view>* value) -> Status {
-      if (i >= batch_.num_shown) return absl::OkStatus();
+    const auto show = [this](std::size_t i, Decision& decision, std::optional<std::string_view>* value, Status* status) {
+      if (i >= batch_.num_shown) return true;
       const auto place = View(tree_.memory_, *leaf_of_[i]).FindByCall(keys_[i]);
-      if (!place.found) return absl::OkStatus();
+      if (!place.found) return true;
       if (!place.sizes.is_long) {
         *value = ContentOf(place);
         decision.old_size = place.sizes.value;
-        return absl::OkStatus();
+        return true;
       }
-      const auto found = long_values_.find(decision.first);
-      if (found == long_values_.end()) return absl::DataLossError("a page refers to a long value, but the tree has none");
-      HAKO_RETURN_IF_ERROR(found->second.status());
-      *value = found->second.bytes();
-      return absl::OkStatus();
+      *status = ShowLong(decision.first, value);
+      return status->ok();
     };
     return update::Decide(std::span(decisions_), batch_.visit, show);
+  }
+
+  Status ShowLong(std::size_t index, std::optional<std::string_view>* value) const {
+    const auto found = long_values_.find(index);
+    if (found == long_values_.end()) return absl::DataLossError("a page refers to a long value, but the tree has none");
+    HAKO_RETURN_IF_ERROR(found->second.status());
+    *value = found->second.bytes();
+    return absl::OkStatus();
   }
 
   // Does all that can fail: checks that there is room, reserves memory, marks the leaves, stores long
@@ -178,8 +183,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       }
       const auto has = [this](const Line& line) { return std::ranges::binary_search(sorted_leaves_, &line); };
       const auto keeps = [this](std::string_view key) { return this->HasKey(key); };
-      typename PageTree::OwnLeaves own{has, keeps};
-      const bool has_evicted = tree_.EvictForMemory(writer_, &own);
+      OwnLeaves own{has, keeps};
+      const bool has_evicted = tree_.eviction_.EvictForMemory(writer_, &own);
       changed_ = changed_ || own.changed;
       return has_evicted;
     }
@@ -254,7 +259,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
         tree_.NoteUse(leaf_of_[key.index], place);
         inserted += place.found ? 0u : 1u;
       }
-      if (inserted != 0) tree_.EvictForInsertion(writer_, inserted);
+      if (inserted != 0) tree_.eviction_.EvictForInsertion(writer_, inserted);
     }
     return absl::OkStatus();
   }
@@ -324,7 +329,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
         EvictIfExceeded();
       } else if (place.found) {
         Remove(*leaves_[leaf], place.index);
-        if (tree_.IsSparse(*leaves_[leaf])) sparse_.push_back(i);
+        if (tree_.shape_.IsSparse(*leaves_[leaf])) sparse_.push_back(i);
       }
     }
     return absl::OkStatus();
@@ -390,9 +395,9 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       const View page(tree_.memory_, *guard.line);
       const bool last = IsLastOf(range, page);
       std::string next(last ? std::string_view() : page.high(page.tail()));
-      if (tree_.IsSparse(*guard.line)) {
+      if (tree_.shape_.IsSparse(*guard.line)) {
         guard.changed = true;
-        tree_.Merge(writer_, std::exchange(guard.line, nullptr), from);
+        tree_.shape_.Merge(writer_, std::exchange(guard.line, nullptr), from);
       }
       if (last) return;
       from = std::move(next);

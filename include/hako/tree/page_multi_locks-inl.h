@@ -146,7 +146,7 @@ class PageTree<Space, Compare>::LockedLeaves {
       if (leaf == nullptr) leaf = Lock(high ? *high : is_key ? keys_[order_[k].index] : ranges_[r].from);
       if (leaf == nullptr) return UnlockAll(false), false;
       leaves_.push_back(leaf);
-      tree_.CaptureIfAsked(*leaf);
+      tree_.captures_.CaptureIfAsked(*leaf);
       const View page(tree_.memory_, *leaf);
       const std::size_t first = k;
       for (k = EndOf(page, k); auto& key : std::span(order_).subspan(first, k - first)) leaf_of_[key.index] = leaf;

@@ -51,8 +51,8 @@ class PageTree<Space, Compare>::LeafGuard {
 // Joins the leaf of the guard with a neighbour if it has become sparse; the guard ends then.
 template <class Space, Comparator Compare>
 HAKO_INLINE void PageTree<Space, Compare>::MergeIfSparse(LeafGuard& guard, WriterState& writer, std::string_view key) {
-  if (IsSparse(*guard.line)) [[unlikely]]
-    Merge(writer, std::exchange(guard.line, nullptr), key);
+  if (shape_.IsSparse(*guard.line)) [[unlikely]]
+    shape_.Merge(writer, std::exchange(guard.line, nullptr), key);
 }
 
 template <class Space, Comparator Compare>
@@ -86,7 +86,7 @@ auto PageTree<Space, Compare>::LockLeafSlowly(WriterState& writer, std::string_v
       continue;
     }
     if (Lock(leaf.line->version).LockIf(leaf.version)) {
-      if (!space_.gate().IsClosed()) return CaptureIfAsked(*leaf.line), leaf.line;
+      if (!space_.gate().IsClosed()) return captures_.CaptureIfAsked(*leaf.line), leaf.line;
       Unlock(leaf.line, false);
     }
   }
@@ -217,7 +217,7 @@ template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                          typename View::Slot slot) {
   HAKO_RETURN_IF_ERROR(eviction_.CheckValue(value.size()));
-  if (is_limited_ && !slot.found) EvictForInsertion(writer, 1);
+  if (is_limited_ && !slot.found) eviction_.EvictForInsertion(writer, 1);
   Deferred deferred(space_);
   const Status status = CatchNoMemory([&]() -> Status {
     SplitResult leaf{guard.line, nullptr};
@@ -315,7 +315,7 @@ Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::SetEvicting(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                              typename View::Slot slot) {
-  if (!slot.found) EvictForInsertion(writer, 1);
+  if (!slot.found) eviction_.EvictForInsertion(writer, 1);
   SplitResult leaf{guard.line, nullptr};
   const Status status =
       eviction_.Store(writer, guard.line, key, slot, [&](typename View::Slot at) { return StoreByCall(&leaf, key, value, at, &writer); });
@@ -363,9 +363,9 @@ void PageTree<Space, Compare>::JoinSparse(WriterState& writer) {
       const std::string& key = writer.sparse.back();
       HAKO_TRY {
         LeafGuard guard(*this, writer, LockLeafByCall(writer, key));
-        if (guard.line != nullptr && IsSparse(*guard.line)) {
+        if (guard.line != nullptr && shape_.IsSparse(*guard.line)) {
           guard.changed = true;
-          Merge(writer, std::exchange(guard.line, nullptr), key);
+          shape_.Merge(writer, std::exchange(guard.line, nullptr), key);
         }
       }
       HAKO_CATCH_NO_MEMORY()  // the leaf stays sparse

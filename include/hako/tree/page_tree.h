@@ -223,7 +223,6 @@ class PageTree : private TreePages<Space, Compare> {
   // As LockLeaf, for rare paths.
   [[gnu::noinline]] Line* LockLeafByCall(WriterState& writer, std::string_view key) { return LockLeaf(writer, key); }
   [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::string_view key);
-  void CaptureIfAsked(const Line& leaf) const { captures_.CaptureIfAsked(leaf); }
   template <bool kNotes, class S>
   HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
   template <bool kNotes, class S>
@@ -268,9 +267,6 @@ class PageTree : private TreePages<Space, Compare> {
   Status StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot, Deferred&, WriterState&);
   StatusOr<format::OverflowValue> StoreLong(std::string_view value, Deferred& deferred);
   void MergeIfSparse(LeafGuard& guard, WriterState& writer, std::string_view key);
-  // See TreeShape.
-  bool IsSparse(const Line& line) const { return shape_.IsSparse(line); }
-  void Merge(WriterState& writer, Line* page, std::string_view key) { shape_.Merge(writer, page, key); }
 
   // ---- where the space has a limit ----
 
@@ -284,10 +280,6 @@ class PageTree : private TreePages<Space, Compare> {
   HAKO_INLINE void NoteUse(const Line* leaf, typename View::Slot slot) const {
     if (PageLimit* const limit = LimitOf(space_)) limit->NoteUse(*leaf, slot);
   }
-  // See LeafEviction.
-  using OwnLeaves = tree::OwnLeaves;
-  void EvictForInsertion(WriterState& writer, std::uint64_t inserted) { eviction_.EvictForInsertion(writer, inserted); }
-  bool EvictForMemory(WriterState& writer, OwnLeaves* own) { return eviction_.EvictForMemory(writer, own); }
   [[gnu::noinline]] Status SetEvicting(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                        typename View::Slot slot);
 

@@ -60,17 +60,19 @@ void JoinHashed(std::span<D> decisions, HashOf&& hash_of, IsSame&& is_same) {
 }
 
 // Calls visit(index, value) for each key, in order, and takes its decisions; Aborted if it makes none.
-// `Status show(index, decision, &value)` sets the value that a record has before the batch, if it exists: it
-// is called for each key on which nothing was decided so far, so at least for the first of equal ones.
+// `show(index, decision, &value, &status)` sets the value that a record has before the batch, if it exists,
+// or sets the status and returns false: it is called for each key on which nothing was decided so far, so at
+// least for the first of equal ones.
 template <class D, class V, class Show>
 Status Decide(std::span<D> decisions, V&& visit, Show&& show) {
+  Status status;
   for (std::size_t i = 0; i < decisions.size(); ++i) {
     D& decision = decisions[decisions[i].first];
     std::optional<std::string_view> value;
     if (decision.Sets())
       value = decision.action.value();
-    else if (decision.Keeps())
-      HAKO_RETURN_IF_ERROR(show(i, decision, &value));
+    else if (decision.Keeps() && !show(i, decision, &value, &status)) [[unlikely]]
+      return status;
     const auto action = visit(i, value);
     if (!action) return MismatchError();
     if (action->kind() != decltype(decision.action)::Kind::kKeep) decision.Replace(i, *action);
