@@ -126,7 +126,7 @@ Status Catalogue::Create(bool closed_schema, Beginning beginning) {
   return Store(records);
 }
 
-Status Catalogue::LoadColumns(StoreCursor& cursor) {
+Status Catalogue::LoadColumns(internal::AnyCursor& cursor) {
   const std::string prefix = CatalogueKey('c');
   for (cursor.Jump(prefix); cursor.Valid() && cursor.key().starts_with(prefix); cursor.Next()) {
     const bool fits =
@@ -139,7 +139,7 @@ Status Catalogue::LoadColumns(StoreCursor& cursor) {
   return cursor.status();
 }
 
-Status Catalogue::LoadIndices(StoreCursor& cursor) {
+Status Catalogue::LoadIndices(internal::AnyCursor& cursor) {
   const std::string prefix = CatalogueKey('i');
   for (cursor.Jump(prefix); cursor.Valid() && cursor.key().starts_with(prefix); cursor.Next()) {
     if (cursor.key().size() != 4) return absl::DataLossError("the key of an index is damaged");
@@ -167,7 +167,7 @@ Status Catalogue::Store(std::span<const Record> records) {
   const auto visit = [records](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
     return records[i].value ? Action::Set(*records[i].value) : Action::Remove();
   };
-  return store_.ProcessMulti(keys, visit, 0);
+  return store_.ProcessMulti(Batch<Action>{keys, visit, 0}, nullptr);
 }
 
 Catalogue::Record Catalogue::HeaderOf(bool closed_schema) {

@@ -286,7 +286,7 @@ Status ChangeSet::Write(TableCore& core) {
     }
     return operation.is_set ? Action::Set(operation.value) : Action::Remove();
   };
-  const Status status = core.store->ProcessMulti(keys_, visit, first_column);
+  const Status status = core.store->ProcessMulti(Batch<Action>{keys_, visit, first_column}, nullptr);
   if (taken != nullptr) return UniqueError(core, *taken);
   if (status.ok() && added_ != nullptr) added_->Keep();
   return absl::IsAborted(status) ? MismatchError() : status;

@@ -101,7 +101,7 @@ class Builder {
       return Action::Set(entries_.value(entry));
     };
     WriterGate::Writer writer(core_.gate);
-    const Status status = core_.store->ProcessMulti(keys_, visit, index_.is_unique() ? keys_.size() : num_rows);
+    const Status status = core_.store->ProcessMulti(Batch<Action>{keys_, visit, index_.is_unique() ? keys_.size() : num_rows}, nullptr);
     return taken.ok() ? status : taken;
   }
 
@@ -250,7 +250,7 @@ class Verifier {
   // Checks the number of rows, while writers are excluded.
   Status CheckCount() {
     return core_.gate.RunExclusive([&]() -> Status {
-      HAKO_ASSIGN_OR_RETURN(const std::uint64_t found, core_.store->CountRange({&kRowSpace, 1}, {kRowSpace + 1}));
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t found, core_.store->CountRange({&kRowSpace, 1}, std::string{kRowSpace + 1}));
       const auto known = static_cast<std::uint64_t>(core_.rows_at_open.load() + core_.gate.num_rows());
       return found == known ? absl::OkStatus()
                             : absl::DataLossError(absl::StrCat("the table has ", found, " rows, and ", known, " are noted"));

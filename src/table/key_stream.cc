@@ -26,7 +26,7 @@ bool RangeStream::Next() {
     if (!is_reversed_)
       range_.key_at != 0 ? cursor().JumpBriefly(range_.from) : cursor().Jump(range_.from);
     else
-      cursor().JumpBelow(range_.to.empty() ? std::string_view("\xff\xff") : std::string_view(range_.to));
+      cursor().JumpLower(range_.to.empty() ? std::string_view("\xff\xff") : std::string_view(range_.to), false);
   } else if (!cursor().Valid()) {
     return false;
   } else {

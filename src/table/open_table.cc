@@ -1,12 +1,12 @@
 // Tables on the databases that the library compiles.
 #include <utility>
 
+#include "hako/dbm/any_model.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/table/catalogue.h"
 #include "hako/table/table_dbm.h"
-#include "hako/table/table_store.h"
 
 namespace hako {
 
@@ -15,7 +15,7 @@ namespace {
 // Calls open_in(store, open_store) with a store for a tree in an F.
 template <class F, class OpenIn>
 auto OpenTree(const std::string& path, const TableOptions& options, OpenIn open_in) {
-  auto owned = std::make_unique<table::TreeStore<TreeDBM<F>>>();
+  auto owned = std::make_unique<internal::AnyModel<TreeDBM<F>>>();
   auto& store = *owned;
   const auto open_store = [&]() -> Status {
     TreeOptions tree = options.tree;
@@ -31,7 +31,7 @@ auto OpenTree(const std::string& path, const TableOptions& options, OpenIn open_
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(const std::string& path, const TableOptions& options) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(table::Catalogue::Begin(options.columns).status());  // checks them before it creates a file
-  const auto open_in = [&](std::unique_ptr<table::TableStore> store, FunctionRef<Status()> open_store) {
+  const auto open_in = [&](std::unique_ptr<internal::AnyDatabase> store, FunctionRef<Status()> open_store) {
     return OpenIn(std::move(store), options, path, open_store);
   };
   const bool is_positional = options.positional || options.file.direct;
@@ -48,7 +48,7 @@ StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenInMemory(const TableOptions& o
   baby.page_size = options.tree.page_size;
   baby.durability = Durability::kNone;
   HAKO_ASSIGN_OR_RETURN(auto db, BabyDBM<>::Open(baby));
-  return Open(std::make_unique<table::TreeStore<BabyDBM<>>>(std::move(db)), options);
+  return Open(std::move(db), options);
 }
 HAKO_OR_NO_MEMORY
 

@@ -23,7 +23,7 @@ namespace {
 
 class Repair {
  public:
-  Repair(TableStore& store, SalvageReport& report) : store_(store), cursor_(store.MakeCursor()), report_(report) {}
+  Repair(internal::AnyDatabase& store, SalvageReport& report) : store_(store), cursor_(store.MakeCursor()), report_(report) {}
 
   Status Run() {
     was_undamaged_ = report_.IsComplete();
@@ -37,7 +37,7 @@ class Repair {
     HAKO_RETURN_IF_ERROR(ReadCount());
     changes_.push_back({CatalogueKey('n'), std::nullopt});
     HAKO_RETURN_IF_ERROR(Store());
-    return store_.RemoveRange({&kEntrySpace, 1}, {kEntrySpace + 1}).status();
+    return store_.RemoveRange({&kEntrySpace, 1}, std::string{kEntrySpace + 1}).status();
   }
   const std::vector<std::string>& indices() const { return index_names_; }
 
@@ -185,8 +185,8 @@ class Repair {
     return absl::OkStatus();
   }
 
-  TableStore& store_;
-  std::unique_ptr<StoreCursor> cursor_;
+  internal::AnyDatabase& store_;
+  std::unique_ptr<internal::AnyCursor> cursor_;
   SalvageReport& report_;
   bool was_undamaged_ = false;
   ColumnNames names_;
@@ -200,7 +200,7 @@ class Repair {
 
 }  // namespace
 
-Status RepairSalvaged(std::unique_ptr<TableStore> store, SalvageReport& report) {
+Status RepairSalvaged(std::unique_ptr<internal::AnyDatabase> store, SalvageReport& report) {
   std::vector<std::string> names;
   {
     Repair repair(*store, report);
@@ -221,7 +221,7 @@ StatusOr<SalvageReport> TableDBM::Salvage(const std::string& from, const std::st
                           MemoryMapParallelFile empty_file) -> StatusOr<SalvageReport> {
     SalvageReport report;
     HAKO_ASSIGN_OR_RETURN(auto db, internal::SalvageOpen<TreeDBM<>>(file, log, std::move(empty_file), true, report));
-    HAKO_RETURN_IF_ERROR(table::RepairSalvaged(std::make_unique<table::TreeStore<TreeDBM<>>>(std::move(db)), report));
+    HAKO_RETURN_IF_ERROR(table::RepairSalvaged(std::make_unique<internal::AnyModel<TreeDBM<>>>(std::move(db)), report));
     return report;
   };
   return internal::SalvageFile<TreeDBM<>>(from, to, options, salvage);

@@ -20,7 +20,7 @@ StatusOr<std::uint64_t> TableCore::CountRows() {
   if (known == kUnknown) {
     const auto count = [&]() -> Status {
       if (rows_at_open.load(std::memory_order_relaxed) != kUnknown) return absl::OkStatus();
-      HAKO_ASSIGN_OR_RETURN(const std::uint64_t found, store->CountRange({&kRowSpace, 1}, {kRowSpace + 1}));
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t found, store->CountRange({&kRowSpace, 1}, std::string{kRowSpace + 1}));
       rows_at_open.store(static_cast<std::int64_t>(found) - gate.num_rows(), std::memory_order_release);
       return absl::OkStatus();
     };
@@ -30,10 +30,10 @@ StatusOr<std::uint64_t> TableCore::CountRows() {
   return static_cast<std::uint64_t>(known + gate.num_rows());
 }
 
-std::unique_ptr<StoreCursor> TableCore::TakeCursor() {
+std::unique_ptr<internal::AnyCursor> TableCore::TakeCursor() {
   {
     cursors_lock_.Lock();
-    std::unique_ptr<StoreCursor> cursor;
+    std::unique_ptr<internal::AnyCursor> cursor;
     if (!cursors_.empty()) {
       cursor = std::move(cursors_.back());
       cursors_.pop_back();
@@ -44,7 +44,7 @@ std::unique_ptr<StoreCursor> TableCore::TakeCursor() {
   return store->MakeCursor();
 }
 
-void TableCore::ReturnCursor(std::unique_ptr<StoreCursor> cursor) {
+void TableCore::ReturnCursor(std::unique_ptr<internal::AnyCursor> cursor) {
   static constexpr std::size_t kKept = 16;
   cursors_lock_.Lock();
   if (cursors_.size() < kKept) cursors_.push_back(std::move(cursor));

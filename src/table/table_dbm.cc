@@ -61,12 +61,14 @@ TableDBM::TableDBM(std::unique_ptr<TableCore> core) : core_(std::move(core)) {}
 
 TableDBM::~TableDBM() { (void)Close(); }
 
-StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(std::unique_ptr<table::TableStore> store, const TableOptions& options) HAKO_TRY {
+StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(std::unique_ptr<internal::AnyDatabase> store, const TableOptions& options) HAKO_TRY {
   return OpenIn(std::move(store), options, "", [] { return absl::OkStatus(); });
 }
 HAKO_OR_NO_MEMORY
 
-StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenIn(std::unique_ptr<table::TableStore> store, const TableOptions& options,
+bool TableDBM::HasFile() const { return core_->store->GetType().has_value(); }
+
+StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenIn(std::unique_ptr<internal::AnyDatabase> store, const TableOptions& options,
                                                      std::string_view path, FunctionRef<Status()> open_store) {
   std::unique_ptr<TableDBM> opened(new TableDBM(std::make_unique<TableCore>(std::move(store), options.sort_bytes)));
   opened->is_closed_ = true;  // nothing must be stored any more
@@ -319,7 +321,9 @@ StatusOr<std::uint64_t> TableDBM::RemoveAll() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(core_->CountRows().status());
   std::int64_t count = 0;
   const Status removed = core_->gate.RunExclusive([&]() -> Status {
-    HAKO_RETURN_IF_ERROR(core_->store->RemoveTogether({table::kRowSpace}, {table::kEntrySpace + 1}));
+    WriteBatch batch;
+    batch.RemoveRange(std::string{table::kRowSpace}, std::string{table::kEntrySpace + 1});
+    HAKO_RETURN_IF_ERROR(core_->store->Write(batch));
     count = core_->rows_at_open + core_->gate.num_rows();
     core_->rows_at_open = -core_->gate.num_rows();
     return absl::OkStatus();
@@ -329,10 +333,12 @@ StatusOr<std::uint64_t> TableDBM::RemoveAll() HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-Status TableDBM::Synchronize(SyncMode mode) { return core_->store->Synchronize(mode); }
+Status TableDBM::Synchronize(SyncMode mode) { return HasFile() ? core_->store->Synchronize(mode) : core_->store->CheckOpen(); }
 std::uint64_t TableDBM::LastLsn() { return core_->store->LastLsn(); }
-Status TableDBM::WaitDurable(std::uint64_t lsn) { return core_->store->WaitDurable(lsn); }
-Status TableDBM::CopyTo(const std::string& path) { return core_->store->CopyTo(path); }
+Status TableDBM::WaitDurable(std::uint64_t lsn) { return HasFile() ? core_->store->WaitDurable(lsn) : core_->store->CheckOpen(); }
+Status TableDBM::CopyTo(const std::string& path) {
+  return HasFile() ? core_->store->CopyTo(path) : absl::UnimplementedError("a table in memory has no file to copy");
+}
 bool TableDBM::ShouldBeRebuilt() { return core_->store->ShouldBeRebuilt(); }
 Status TableDBM::Rebuild() { return core_->store->Rebuild(); }
 StatusOr<ScrubProgress> TableDBM::Scrub(const ScrubOptions& options) { return core_->store->Scrub(options); }

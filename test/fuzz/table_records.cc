@@ -10,13 +10,11 @@
 #include "fuzz/target.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/table/table_dbm.h"
-#include "hako/table/table_store.h"
 
 namespace hako::fuzz {
 namespace {
 
 using Records = std::vector<std::pair<std::string, std::string>>;
-using Store = table::TreeStore<BabyDBM<>>;
 
 // An input: records of a length and a key, a length and a value.
 Records Decode(std::string_view input) {
@@ -93,7 +91,7 @@ std::pair<std::vector<std::string>, bool> ReadAll(TableDBM& table) {
 }
 
 void Run(std::string_view input) {
-  auto opened = TableDBM::Open(std::make_unique<Store>(MakeTree(Decode(input))), {});
+  auto opened = TableDBM::Open(MakeTree(Decode(input)));
   if (!opened.ok()) return Require(!opened.status().message().empty(), "a refusal says nothing:", opened.status());
   const std::unique_ptr<TableDBM> table = *std::move(opened);
   (void)table->Columns();
@@ -118,7 +116,7 @@ Records RecordsOf(bool has_words) {
   BabyDBM<>* const db = tree->get();
   TableOptions options;
   options.columns = {{"n", {.type = ColumnType::kInt64}}, {"s", {.default_value = "a"}}};
-  const auto table = *TableDBM::Open(std::make_unique<Store>(*std::move(tree)), options);
+  const auto table = *TableDBM::Open(*std::move(tree), options);
   const IndexOptions plain[] = {{.columns = {{"n"}}},
                                 {.columns = {{"u", IndexKind::kNumeric}}},
                                 {.columns = {{"s"}}, .covering = {"n"}},

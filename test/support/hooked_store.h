@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "hako/dbm/any_model.h"
 #include "hako/dbm/baby_dbm.h"
-#include "hako/table/table_store.h"
 
 namespace hako {
 
@@ -23,72 +24,68 @@ struct StoreHook {
   Status Run(Call call) const { return before ? before(call) : absl::OkStatus(); }
 };
 
-class HookedStore final : public table::TableStore {
+template <class D = BabyDBM<>>
+class HookedStore final : public internal::AnyModel<D> {
+  using Model = internal::AnyModel<D>;
+  using Keys = internal::AnyDatabase::Keys;
   using Call = StoreHook::Call;
 
  public:
-  HookedStore(std::unique_ptr<TableStore> store, std::shared_ptr<StoreHook> hook) : store_(std::move(store)), hook_(std::move(hook)) {}
+  HookedStore(std::unique_ptr<D> db, std::shared_ptr<StoreHook> hook) : Model(std::move(db)), hook_(std::move(hook)) {}
   // In memory.
   static std::unique_ptr<HookedStore> InMemory(std::shared_ptr<StoreHook> hook) {
-    return std::make_unique<HookedStore>(std::make_unique<table::TreeStore<BabyDBM<>>>(*BabyDBM<>::Open(BabyOptions())), std::move(hook));
+    return std::make_unique<HookedStore>(*D::Open(BabyOptions()), std::move(hook));
   }
 
-  Status CheckOpen() override { return store_->CheckOpen(); }
+  using Model::Process, Model::ProcessMulti;
   Status Fetch(std::string_view key, SinkRef sink) override {
     HAKO_RETURN_IF_ERROR(hook_->Run(Call::kRead));
-    return store_->Fetch(key, sink);
+    return Model::Fetch(key, sink);
   }
-  Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override {
+  Status FetchMulti(Keys keys, internal::AnyDatabase::MultiSinkRef sink, internal::AnyDatabase::ArrivedRef arrived) override {
     HAKO_RETURN_IF_ERROR(hook_->Run(Call::kRead));
-    return store_->FetchMulti(keys, sink, arrived);
+    return Model::FetchMulti(keys, sink, arrived);
   }
   Status Process(std::string_view key, UpdateRef visitor) override {
     HAKO_RETURN_IF_ERROR(hook_->Run(Call::kUpdate));
-    return store_->Process(key, visitor);
+    return Model::Process(key, visitor);
   }
-  Status ProcessMulti(Keys keys, MultiUpdateRef visitor, std::size_t num_shown) override {
+  Status ProcessMulti(const Batch<Action>& batch, std::uint64_t* expiry_shown) override {
     HAKO_RETURN_IF_ERROR(hook_->Run(Call::kUpdate));
-    return store_->ProcessMulti(keys, visitor, num_shown);
+    return Model::ProcessMulti(batch, expiry_shown);
   }
-  StatusOr<std::uint64_t> RemoveRange(std::string_view from, const std::string& to) override {
+  StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) override {
     HAKO_RETURN_IF_ERROR(hook_->Run(Call::kUpdate));
-    return store_->RemoveRange(from, to);
+    return Model::RemoveRange(from, to);
   }
-  Status RemoveTogether(const std::string& from, const std::string& to) override {
+  Status Write(const WriteBatch& batch) override {
     HAKO_RETURN_IF_ERROR(hook_->Run(Call::kUpdate));
-    return store_->RemoveTogether(from, to);
+    return Model::Write(batch);
   }
-  StatusOr<std::uint64_t> CountRange(std::string_view from, const std::string& to) override {
+  StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) override {
     HAKO_RETURN_IF_ERROR(hook_->Run(Call::kRead));
-    return store_->CountRange(from, to);
+    return Model::CountRange(from, to);
   }
-  std::unique_ptr<table::StoreCursor> MakeCursor() override { return std::make_unique<Cursor>(store_->MakeCursor(), hook_); }
-
-  void Prefetch(Keys keys) override { store_->Prefetch(keys); }
-  std::uint64_t Count() override { return store_->Count(); }
-  Status Synchronize(SyncMode mode) override { return store_->Synchronize(mode); }
-  std::uint64_t LastLsn() override { return store_->LastLsn(); }
-  Status WaitDurable(std::uint64_t lsn) override { return store_->WaitDurable(lsn); }
-  Status CopyTo(const std::string& path) override { return store_->CopyTo(path); }
-  bool ShouldBeRebuilt() override { return store_->ShouldBeRebuilt(); }
-  Status Rebuild() override { return store_->Rebuild(); }
-  Status Verify() override { return store_->Verify(); }
-  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) override { return store_->Scrub(options); }
-  Stats GetStats() override { return store_->GetStats(); }
-  Inspection Inspect() override { return store_->Inspect(); }
-  bool IsWritable() override { return store_->IsWritable(); }
-  Status GetHealth() override { return store_->GetHealth(); }
-  Status Close() override { return store_->Close(); }
-  Status CloseUnkept() override { return store_->CloseUnkept(); }
-  std::optional<std::uint32_t> GetType() override { return store_->GetType(); }
-  Status SetType(std::uint32_t type) override { return store_->SetType(type); }
+  std::unique_ptr<internal::AnyCursor> MakeCursor() override { return std::make_unique<Cursor>(Model::MakeCursor(), hook_); }
 
  private:
-  class Cursor final : public table::StoreCursor {
+  class Cursor final : public internal::AnyCursor {
    public:
-    Cursor(std::unique_ptr<StoreCursor> cursor, std::shared_ptr<StoreHook> hook) : cursor_(std::move(cursor)), hook_(std::move(hook)) {}
+    Cursor(std::unique_ptr<AnyCursor> cursor, std::shared_ptr<StoreHook> hook) : cursor_(std::move(cursor)), hook_(std::move(hook)) {}
+    void First() override {
+      Move([&] { cursor_->First(); });
+    }
     void Jump(std::string_view key) override {
       Move([&] { cursor_->Jump(key); });
+    }
+    void Last() override {
+      Move([&] { cursor_->Last(); });
+    }
+    void JumpLower(std::string_view key, bool inclusive) override {
+      Move([&] { cursor_->JumpLower(key, inclusive); });
+    }
+    void JumpUpper(std::string_view key, bool inclusive) override {
+      Move([&] { cursor_->JumpUpper(key, inclusive); });
     }
     void JumpBriefly(std::string_view key) override {
       Move([&] { cursor_->JumpBriefly(key); });
@@ -96,45 +93,36 @@ class HookedStore final : public table::TableStore {
     void JumpAhead(std::string_view key) override {
       Move([&] { cursor_->JumpAhead(key); });
     }
-    std::uint64_t CountAbout(std::string_view key) override { return cursor_->CountAbout(key); }
-    void JumpBelow(std::string_view key) override {
-      Move([&] { cursor_->JumpBelow(key); });
-    }
+    std::uint64_t CountAbout(std::string_view key) const override { return cursor_->CountAbout(key); }
     void Next() override {
       cursor_->Next();
-      Show();
+      Show(*cursor_);
     }
     void Previous() override {
       cursor_->Previous();
-      Show();
+      Show(*cursor_);
     }
-    const Status& status() const override { return status_; }
+    bool SkipDamage() override {
+      const bool skipped = cursor_->SkipDamage();
+      Show(*cursor_);
+      return skipped;
+    }
+    std::uint64_t expire_at() const override { return cursor_->expire_at(); }
+    const Status& status() const override { return refused_.ok() ? cursor_->status() : refused_; }
 
    private:
     template <class F>
     void Move(F&& move) {
-      status_ = hook_->Run(Call::kRead);
-      if (!status_.ok()) {
-        valid_ = false;
-        return;
-      }
+      if (Status refused = hook_->Run(Call::kRead); !refused.ok()) return Refuse(std::move(refused));
+      refused_ = absl::OkStatus();
       move();
-      Show();
-    }
-    void Show() {
-      status_ = cursor_->status();
-      valid_ = cursor_->Valid();
-      if (!valid_) return;
-      key_ = cursor_->key();
-      value_ = cursor_->value();
+      Show(*cursor_);
     }
 
-    std::unique_ptr<StoreCursor> cursor_;
+    std::unique_ptr<AnyCursor> cursor_;
     std::shared_ptr<StoreHook> hook_;
-    Status status_;
   };
 
-  std::unique_ptr<TableStore> store_;
   std::shared_ptr<StoreHook> hook_;
 };
 

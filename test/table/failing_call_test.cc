@@ -56,7 +56,7 @@ std::string PictureOf(TableDBM& table) {
 }
 
 // All records of its database.
-std::string RecordsOf(table::TableStore& store) {
+std::string RecordsOf(internal::AnyDatabase& store) {
   std::string text;
   const auto cursor = store.MakeCursor();
   for (cursor->Jump(""); cursor->Valid(); cursor->Next()) absl::StrAppend(&text, ToAbsl(cursor->key()), "=", ToAbsl(cursor->value()), "\n");
@@ -72,7 +72,7 @@ struct Fixture {
                                                               {"twice", {}},
                                                               {"t", {}},
                                                               {"u", {}}}}) {
-    auto hooked = HookedStore::InMemory(hook);
+    auto hooked = HookedStore<>::InMemory(hook);
     store = hooked.get();
     auto opened = TableDBM::Open(std::move(hooked), options);
     EXPECT_THAT(opened, IsOk());
@@ -88,7 +88,7 @@ struct Fixture {
   }
 
   const std::shared_ptr<StoreHook> hook = std::make_shared<StoreHook>();
-  HookedStore* store;
+  HookedStore<>* store;
   std::unique_ptr<TableDBM> table;
 };
 
@@ -428,7 +428,7 @@ TEST(FailingCallTest, OpenThatFailsKeepsTheTable) {
       hook->before = [&](StoreHook::Call) { return calls++ == number ? absl::ResourceExhaustedError("injected") : absl::OkStatus(); };
       {
         ASSERT_OK_AND_ASSIGN(auto tree, TreeDBM<>::Open(path, TreeOptions{.type = kTableType}));
-        auto store = std::make_unique<HookedStore>(std::make_unique<table::TreeStore<TreeDBM<>>>(std::move(tree)), hook);
+        auto store = std::make_unique<HookedStore<TreeDBM<>>>(std::move(tree), hook);
         const auto opened = TableDBM::Open(std::move(store), kNew);
         hook->before = nullptr;
         EXPECT_EQ(opened.ok(), calls <= number) << opened.status();

@@ -147,7 +147,7 @@ TEST_P(IndexBuildTest, ChangeBeforeEachStepIsInTheIndex) {
     for (int step = ++first % kStride; !is_over; step += kStride) {
       SCOPED_TRACE(change.name + " before step " + std::to_string(step));
       const auto hook = std::make_shared<StoreHook>();
-      ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(HookedStore::InMemory(hook), {.columns = {{"gone", {}}}}));
+      ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(HookedStore<>::InMemory(hook), {.columns = {{"gone", {}}}}));
       Fill(*table);
       if (step % 3 == 1) ASSERT_THAT(table->Update("z", {{"u", "u9"}, {"m", 9}}), IsOk());  // no value is taken twice
       int calls = 0;

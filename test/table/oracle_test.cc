@@ -24,7 +24,6 @@
 #include "hako/dbm/baby_dbm.h"
 #include "hako/table/index_key.h"
 #include "hako/table/table_dbm.h"
-#include "hako/table/table_store.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
@@ -62,7 +61,7 @@ class Trial {
     if (has_file_) {
       table_ = *TableDBM::Open(dir_.File("a.hktb"), options_);
     } else {
-      auto store = std::make_unique<table::TreeStore<BabyDBM<>>>(*BabyDBM<>::Open());
+      auto store = *BabyDBM<>::Open();
       store_ = store.get();
       table_ = *TableDBM::Open(std::move(store), options_);
     }
@@ -95,8 +94,8 @@ class Trial {
   bool DamageAnEntry() {
     if (store_ == nullptr) return false;
     std::vector<std::pair<std::string, std::string>> entries;
-    const auto cursor = store_->MakeCursor();
-    for (cursor->Jump({&table::kEntrySpace, 1}); cursor->Valid(); cursor->Next()) entries.emplace_back(cursor->key(), cursor->value());
+    auto cursor = store_->MakeIterator();
+    for (cursor.Jump({&table::kEntrySpace, 1}); cursor.Valid(); cursor.Next()) entries.emplace_back(cursor.key(), cursor.value());
     if (entries.empty()) return false;
     const auto [key, value] = entries[random_.Below(entries.size())];
     const auto change = [&](std::string_view at, const Action& action) {
@@ -504,7 +503,7 @@ class Trial {
   Random& random_;
   const TempDir dir_;
   TableOptions options_;
-  table::TableStore* store_ = nullptr;  // of a table in memory
+  BabyDBM<>* store_ = nullptr;  // of a table in memory
   std::unique_ptr<TableDBM> table_;
   Rows rows_;
   oracle::Sqlite sqlite_;

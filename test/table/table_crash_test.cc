@@ -20,7 +20,6 @@
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/memory_file.h"
 #include "hako/table/table_dbm.h"
-#include "hako/table/table_store.h"
 #include "support/crash_child.h"
 #include "support/crash_memory.h"
 #include "support/crash_states.h"
@@ -74,7 +73,7 @@ const TreeOptions kTree = {.page_size = 512, .cache_bytes = 4 << 20, .type = kTa
 StatusOr<Rows> Recover(const Image& file, const Image& log) {
   using Database = TreeDBM<MemoryFile>;
   HAKO_ASSIGN_OR_RETURN(auto db, Database::Open(MemoryFile::Of(file), MemoryFile::Of(log), kTree));
-  HAKO_ASSIGN_OR_RETURN(auto table, TableDBM::Open(std::make_unique<table::TreeStore<Database>>(std::move(db)), kColumns));
+  HAKO_ASSIGN_OR_RETURN(auto table, TableDBM::Open(std::move(db), kColumns));
   HAKO_ASSIGN_OR_RETURN(Rows rows, Checked(*table));
   HAKO_RETURN_IF_ERROR(table->Close());
   return rows;
@@ -96,7 +95,7 @@ class Machine {
   void Live(int num_operations) {
     for (const auto& memory : {file_, log_}) memory->on_event = [this] { MaybeCheck(12); };
     ASSERT_OK_AND_ASSIGN(auto db, Database::Open(PositionalCrashFile(file_), PositionalCrashFile(log_), kTree));
-    ASSERT_OK_AND_ASSIGN(table_, TableDBM::Open(std::make_unique<table::TreeStore<Database>>(std::move(db)), kColumns));
+    ASSERT_OK_AND_ASSIGN(table_, TableDBM::Open(std::move(db), kColumns));
     for (int i = 0; i < num_operations && !testing::Test::HasFatalFailure(); ++i) {
       ASSERT_THAT(Operate(), IsOk());
       acknowledged_ = states_.size() - 1;

@@ -27,6 +27,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/base/string_arg.h"
+#include "hako/dbm/any_model.h"
 #include "hako/dbm/any_options.h"
 #include "hako/dbm/cursor_operations.h"
 #include "hako/dbm/dbm.h"
@@ -56,18 +57,7 @@ struct RestoreReport;
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 class AnyDBM : public Operations<AnyDBM> {
-  struct Interface;
-  struct CursorInterface;
-  template <class D>
-  class Model;
-  template <class D>
-  class CursorModel;
-
-  using Value = std::optional<std::string_view>;
-  using Keys = std::span<const std::string_view>;
-  using MultiSinkRef = FunctionRef<char*(std::size_t, std::size_t)>;
-  using ArrivedRef = FunctionRef<void(std::size_t, bool)>;
-  using Order = int (*)(std::string_view, std::string_view);
+  using Database = internal::AnyDatabase;
 
  public:
   // A cursor over any kind of database. The database must outlive the cursor. Not thread-safe.
@@ -78,30 +68,48 @@ class AnyDBM : public Operations<AnyDBM> {
   class Iterator : public CursorOperations<Iterator> {
    public:
     // See dbm/hash_cursor.h and dbm/tree_cursor.h.
-    void First();
-    void Jump(StringArg key);
-    void Next();
+    void First() {
+      if (inside_ != nullptr) inside_->First();
+    }
+    void Jump(StringArg key) {
+      if (inside_ != nullptr) inside_->Jump(key);
+    }
+    void Next() {
+      if (inside_ != nullptr) inside_->Next();
+    }
     // See dbm/tree_cursor.h. If the database is not IsOrdered, these functions move to the end, and
     // status() is Unimplemented until First or Jump.
-    void Last();
-    void JumpLower(StringArg key, bool inclusive = false);
-    void JumpUpper(StringArg key, bool inclusive = false);
-    void Previous();
+    void Last() {
+      if (inside_ != nullptr) inside_->Last();
+    }
+    void JumpLower(StringArg key, bool inclusive = false) {
+      if (inside_ != nullptr) inside_->JumpLower(key, inclusive);
+    }
+    void JumpUpper(StringArg key, bool inclusive = false) {
+      if (inside_ != nullptr) inside_->JumpUpper(key, inclusive);
+    }
+    void Previous() {
+      if (inside_ != nullptr) inside_->Previous();
+    }
     // See dbm/hash_cursor.h and dbm/tree_cursor.h.
-    bool Valid() const;
-    std::string_view key() const;
-    std::string_view value() const;
-    std::uint64_t expire_at() const;
-    const Status& status() const;
-    bool SkipDamage();
+    bool Valid() const { return inside_ != nullptr && inside_->Valid(); }
+    std::string_view key() const { return inside_->key(); }
+    std::string_view value() const { return inside_->value(); }
+    std::uint64_t expire_at() const { return inside_->expire_at(); }
+    const Status& status() const {
+      if (inside_ != nullptr) return inside_->status();
+      static const Status no_memory = NoMemoryError();
+      return no_memory;
+    }
+    bool SkipDamage() { return inside_ != nullptr && inside_->SkipDamage(); }
     // The database of the cursor.
     AnyDBM& database() { return *database_; }
 
    private:
     friend AnyDBM;
-    Iterator(AnyDBM* database, std::unique_ptr<CursorInterface> inside);
+    Iterator(AnyDBM* database, std::unique_ptr<internal::AnyCursor> inside) : database_(database), inside_(std::move(inside)) {}
     AnyDBM* database_;
-    std::unique_ptr<CursorInterface> inside_;  // nullptr if memory ran out
+    std::unique_ptr<internal::AnyCursor> inside_;  // nullptr if memory ran out
   };
 
   // Opens the database that `options` or `name` describe. Returns InvalidArgument if the options
@@ -129,101 +137,177 @@ class AnyDBM : public Operations<AnyDBM> {
   static void AddTree(StringArg order, StringArg codec, OpenTree open, SalvageTree salvage, RestoreTree restore);
   // Wraps an open database.
   template <DBM D>
-  explicit AnyDBM(std::unique_ptr<D> db);
+  explicit AnyDBM(std::unique_ptr<D> db) : inside_(std::make_unique<internal::AnyModel<D>>(std::move(db))) {}
+  explicit AnyDBM(std::unique_ptr<internal::AnyDatabase> inside) : inside_(std::move(inside)) {}
 
   // Neither copyable nor movable. The destructor closes the database if the application has not.
   AnyDBM(const AnyDBM&) = delete;
   AnyDBM& operator=(const AnyDBM&) = delete;
-  ~AnyDBM();
+  ~AnyDBM() = default;
 
   // See dbm/dbm.h, and dbm/multi_operations.h for FetchMulti and Prefetch. Append is that of the
   // kind (dbm/operations.h, TinyDBM).
   template <Visitor V>
-  Status Process(StringArg key, V&& visitor);
+  Status Process(StringArg key, V&& visitor) {
+    using Plain = std::remove_reference_t<V>;
+    if constexpr (UpdateVisitor<Plain>) {
+      return inside_->Process(key, UpdateRef(visitor));
+    } else if constexpr (BlindVisitor<Plain>) {
+      return inside_->Process(key, BlindUpdateRef(visitor));
+    } else {
+      return inside_->Process(key, ReadRef(visitor));
+    }
+  }
   template <class V>
   requires(!Visitor<V>) Status Process(StringArg, V&&) { return internal::RefuseVisitor<V>(); }
   template <Sink S>
-  Status Fetch(StringArg key, S&& sink);
+  Status Fetch(StringArg key, S&& sink) {
+    return inside_->Fetch(key, SinkRef(sink));
+  }
   template <MultiVisitor V>
-  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+    if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
+      return inside_->ProcessMulti(keys, MultiReadRef(visitor));
+    } else {
+      return ProcessMulti(keys, MultiUpdateRef(visitor), nullptr);
+    }
+  }
   template <class V>
   requires(!MultiVisitor<V>) Status ProcessMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiVisitor<V>(); }
-  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown = nullptr);
-  Status Append(StringArg key, StringArg value, StringArg delimiter = {});
+  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown = nullptr) {
+    return inside_->ProcessMulti(Batch<Action>{keys, visitor}, expiry_shown);
+  }
+  Status Append(StringArg key, StringArg value, StringArg delimiter = {}) { return inside_->Append(key, value, delimiter); }
   // See dbm/engine_operations.h.
-  const Expiry* expiry() const;
-  Status SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at);
-  StatusOr<std::uint64_t> GetExpiry(StringArg key);
-  StatusOr<std::uint64_t> RemoveExpired();
+  const Expiry* expiry() const { return inside_->expiry(); }
+  Status SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at) { return inside_->SetExpiry(key, expire_at); }
+  StatusOr<std::uint64_t> GetExpiry(StringArg key) { return inside_->GetExpiry(key); }
+  StatusOr<std::uint64_t> RemoveExpired() { return inside_->RemoveExpired(); }
   // See dbm/write_batch.h.
-  Status Write(const WriteBatch& batch, const WriteOptions& options = {});
-  std::uint64_t AppliedIndex() const;
+  Status Write(const WriteBatch& batch, const WriteOptions& options = {}) {
+    HAKO_RETURN_IF_ERROR(inside_->Write(batch));
+    return options.durability == Durability::kPower ? WaitDurable(LastLsn()) : absl::OkStatus();
+  }
+  std::uint64_t AppliedIndex() const { return inside_->AppliedIndex(); }
   template <class S, class F>
-  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived);
-  void Prefetch(std::span<const std::string_view> keys) const;
-  bool PrefetchReads() const;
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+    return inside_->FetchMulti(keys, Database::MultiSinkRef(sink), Database::ArrivedRef(arrived));
+  }
+  void Prefetch(std::span<const std::string_view> keys) const { inside_->Prefetch(keys); }
+  bool PrefetchReads() const { return inside_->PrefetchReads(); }
   template <EachVisitor V>
-  Status ProcessEach(V&& visitor);
+  Status ProcessEach(V&& visitor) {
+    return inside_->ProcessEach(EachRef(visitor));
+  }
   template <class V>
   requires(!EachVisitor<V>) Status ProcessEach(V&&) { return internal::RefuseEachVisitor<V>(); }
   template <EachVisitor V>
-  Status ProcessEachParallel(unsigned num_threads, V&& visitor);
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+    return inside_->ProcessEachParallel(num_threads, EachRef(visitor));
+  }
   template <class V>
   requires(!EachVisitor<V>) Status ProcessEachParallel(unsigned, V&&) { return internal::RefuseEachVisitor<V>(); }
   // See dbm/dbm.h.
-  Status ProcessState(StateRef visitor, const OnDamage& on_damage = {});
+  Status ProcessState(StateRef visitor, const OnDamage& on_damage = {}) { return inside_->ProcessState(visitor, on_damage); }
   // If memory runs out, returns an iterator that stays at the end, with ResourceExhausted as its
   // status.
-  Iterator MakeIterator();
+  Iterator MakeIterator() {
+    HAKO_TRY { return Iterator(this, inside_->MakeCursor()); }
+    HAKO_CATCH_NO_MEMORY()
+#if defined(__cpp_exceptions)
+    return Iterator(this, nullptr);
+#endif
+  }
   // Whether records are ordered by key, and iterators move both ways.
-  bool IsOrdered() const;
+  bool IsOrdered() const { return inside_->KeyOrder() != nullptr; }
   // See dbm/ordered_operations.h. If the database is not IsOrdered, Range() shows all records. The
   // other functions then return Unimplemented, or an empty range with that status(). So does
   // PrefixRange if the order is not bytewise.
-  RangeView<Iterator, true> Range();
-  RangeView<Iterator, true> Range(StringArg from, std::optional<StringArg> to = std::nullopt);
-  RangeView<Iterator, false> ReverseRange();
-  RangeView<Iterator, false> ReverseRange(StringArg from, std::optional<StringArg> to = std::nullopt);
-  RangeView<Iterator, true> PrefixRange(StringArg prefix);
-  StatusOr<std::uint64_t> CountRange(StringArg from, std::optional<StringArg> to = std::nullopt);
-  StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt);
+  RangeView<Iterator, true> Range() {
+    const auto start = [](Iterator& it) {
+      it.First();
+      return std::nullopt;
+    };
+    return {MakeIterator(), start, inside_->KeyOrder()};
+  }
+  RangeView<Iterator, true> Range(StringArg from, std::optional<StringArg> to = std::nullopt) {
+    const auto start = [from, to](Iterator& it) {
+      it.JumpUpper(from, true);
+      return std::optional<std::string>(to);
+    };
+    return {MakeIterator(), start, inside_->KeyOrder()};
+  }
+  RangeView<Iterator, false> ReverseRange() {
+    const auto start = [](Iterator& it) {
+      it.Last();
+      return std::nullopt;
+    };
+    return {MakeIterator(), start, inside_->KeyOrder()};
+  }
+  RangeView<Iterator, false> ReverseRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
+    const auto start = [from, to](Iterator& it) {
+      to ? it.JumpLower(*to) : it.Last();
+      return std::string(from);
+    };
+    return {MakeIterator(), start, inside_->KeyOrder()};
+  }
+  RangeView<Iterator, true> PrefixRange(StringArg prefix) {
+    const auto start = [this, prefix](Iterator& it) -> std::optional<std::string> {
+      it.JumpUpper(prefix, true);
+      if (inside_->HasPrefixRange() || !IsOrdered()) return EndOfPrefix(prefix);
+      if (it.inside_ != nullptr)
+        it.inside_->Refuse(
+            absl::UnimplementedError("PrefixRange needs the bytewise order, in which keys of one prefix are neighbours: Search "
+                                     "(dbm/search.h) finds them in any order"));
+      return std::nullopt;
+    };
+    return {MakeIterator(), start, inside_->KeyOrder()};
+  }
+  StatusOr<std::uint64_t> CountRange(StringArg from, std::optional<StringArg> to = std::nullopt) { return inside_->CountRange(from, to); }
+  StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) { return inside_->RemoveRange(from, to); }
 
   // Returns the number of records, which is exact while no update runs.
-  std::uint64_t Count() const;
+  std::uint64_t Count() const { return inside_->Count(); }
   // See dbm/dbm.h. A hard Synchronize of a database in memory saves its snapshot.
-  Status Clear();
-  Status Synchronize(SyncMode mode);
+  Status Clear() { return inside_->Clear(); }
+  Status Synchronize(SyncMode mode) { return inside_->Synchronize(mode); }
   // See TreeDBM. WaitDurable of a database without a log synchronizes it.
-  std::uint64_t LastLsn();
-  Status WaitDurable(std::uint64_t lsn);
+  std::uint64_t LastLsn() { return inside_->LastLsn(); }
+  Status WaitDurable(std::uint64_t lsn) { return inside_->WaitDurable(lsn); }
   // Compact the file: see HashDBM and TreeDBM. For databases in memory they return false and OK.
-  bool ShouldBeRebuilt();
-  Status Rebuild();
+  bool ShouldBeRebuilt() { return inside_->ShouldBeRebuilt(); }
+  Status Rebuild() { return inside_->Rebuild(); }
   // Creates or replaces a copy of the database at `path`, beside readers and writers: a file of the
   // same kind, or a snapshot of a database in memory. The copy appears whole and durable or not at
   // all. Returns Unimplemented for a wrapped database whose file type has no path.
-  Status CopyTo(const std::string& path);
+  Status CopyTo(const std::string& path) { return inside_->CopyTo(path); }
   // See dbm/dbm.h and the kind's class.
-  Status Verify();
+  Status Verify() { return inside_->Verify(); }
   // See HashDBM and TreeDBM. A database in memory, whose snapshot was checked when it was loaded, has
   // nothing to scrub: each call completes a pass over 0 bytes.
-  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
-  Stats GetStats();
-  Inspection Inspect();
-  bool IsWritable() const;
-  Status GetHealth() const;
+  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {}) { return inside_->Scrub(options); }
+  Stats GetStats() { return inside_->GetStats(); }
+  Inspection Inspect() { return inside_->Inspect(); }
+  bool IsWritable() const { return inside_->IsWritable(); }
+  Status GetHealth() const { return inside_->GetHealth(); }
   // Closes the database. A database in memory with a path writes its snapshot first. Returns the
   // first error.
   // REQUIRES: no other thread uses the database (checked in WriterStates::Close)
-  Status Close();
+  Status Close() { return inside_->Close(); }
 
  private:
   friend class MultiOperations<AnyDBM>;
-  explicit AnyDBM(std::unique_ptr<Interface> inside);
-  Order KeyOrder() const;  // nullptr if it is not ordered
+  Database::Order KeyOrder() const { return inside_->KeyOrder(); }
   // Makes an AnyDBM of the database that open() returns. After open() nothing can fail.
   template <class D, class OpenD>
-  static StatusOr<std::unique_ptr<AnyDBM>> Over(OpenD&& open);
+  static StatusOr<std::unique_ptr<AnyDBM>> Over(OpenD&& open) {
+    auto model = std::make_unique<internal::AnyModel<D>>();
+    auto& inside = *model;
+    auto any = std::make_unique<AnyDBM>(std::unique_ptr<Database>(std::move(model)));
+    HAKO_ASSIGN_OR_RETURN(auto db, open());
+    inside.Take(std::move(db));
+    return any;
+  }
   // Each is in its own source file, because each compiles two kinds of database.
   static StatusOr<std::unique_ptr<AnyDBM>> OpenHashFile(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options);
@@ -240,15 +324,15 @@ class AnyDBM : public Operations<AnyDBM> {
   static StatusOr<std::unique_ptr<AnyDBM>> OpenInMemory(const AnyOptions& options, Options of_kind);
   // Opens the file of the options, mapped or by position as they say.
   template <class Mapped, class Positional, class Options>
-  static StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Options& of_kind);
-  static Status NoOrderError();
-  std::unique_ptr<Interface> inside_;
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Options& of_kind) {
+    if (options.path.empty())
+      return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()), " needs a file name"));
+    if (options.device == "mmap") return Over<Mapped>([&] { return Mapped::Open(options.path, of_kind, options.file); });
+    if (options.device == "pos") return Over<Positional>([&] { return Positional::Open(options.path, of_kind, options.file); });
+    return absl::InvalidArgumentError(absl::StrCat("unknown file type '", options.device, "'"));
+  }
+  std::unique_ptr<Database> inside_;
 };
 
-}  // namespace hako
-
-#include "hako/dbm/any_dbm-inl.h"
-
-namespace hako {
 static_assert(OrderedDBM<AnyDBM>);
 }  // namespace hako

@@ -32,12 +32,12 @@
 #include "absl/base/thread_annotations.h"
 #include "hako/base/assert.h"
 #include "hako/base/status.h"
+#include "hako/dbm/any_model.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/thread_slot.h"
 #include "hako/table/column_names.h"
 #include "hako/table/index.h"
 #include "hako/table/schema.h"
-#include "hako/table/table_store.h"
 
 namespace hako::table {
 
@@ -147,7 +147,7 @@ class Catalogue {
     const RuleList* rules;
   };
 
-  explicit Catalogue(TableStore& store) : store_(store) {}
+  explicit Catalogue(internal::AnyDatabase& store) : store_(store) {}
 
   // Reads the records. Returns DataLoss if one is damaged, and Unimplemented for a newer version.
   Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -198,13 +198,13 @@ class Catalogue {
   void set_has_leftovers(bool has_some) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { has_leftovers_ = has_some; }
 
  private:
-  Status LoadColumns(StoreCursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Status LoadIndices(StoreCursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status LoadColumns(internal::AnyCursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status LoadIndices(internal::AnyCursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const IndexList* Keep(const Index& index, bool is_listed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const RuleList* RulesWith(const StoredColumn* column) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   friend class NewColumns;
-  TableStore& store_;
+  internal::AnyDatabase& store_;
   ColumnNames names_;
   bool has_closed_schema_ = false;
   sync::Mutex mutex_;

@@ -72,7 +72,7 @@ class RangeStream final : public KeyStream {
 
  private:
   bool Show();
-  StoreCursor& cursor() { return **cursor_; }
+  internal::AnyCursor& cursor() { return **cursor_; }
 
   TableCore& core_;
   const RecordRange& range_;

@@ -10,12 +10,12 @@
 #include <memory>
 
 #include "hako/base/status.h"
+#include "hako/dbm/any_model.h"
 #include "hako/storage/salvage_report.h"
-#include "hako/table/table_store.h"
 
 namespace hako::table {
 
 // Completes the report, whose keys are keys of rows from here on, and closes the store.
-Status RepairSalvaged(std::unique_ptr<TableStore> store, SalvageReport& report);
+Status RepairSalvaged(std::unique_ptr<internal::AnyDatabase> store, SalvageReport& report);
 
 }  // namespace hako::table

@@ -15,9 +15,9 @@
 #include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
+#include "hako/dbm/any_model.h"
 #include "hako/sync/spin_lock.h"
 #include "hako/table/catalogue.h"
-#include "hako/table/table_store.h"
 
 namespace hako::table {
 
@@ -64,7 +64,7 @@ class RowBuffer {
 };
 
 struct TableCore {
-  TableCore(std::unique_ptr<TableStore> database, std::uint64_t most_sort_bytes)
+  TableCore(std::unique_ptr<internal::AnyDatabase> database, std::uint64_t most_sort_bytes)
       : store(std::move(database)), catalogue(*store), sort_bytes(most_sort_bytes) {}
 
   // Copies a row's bytes. Returns NotFound if there is no row.
@@ -75,10 +75,10 @@ struct TableCore {
   StatusOr<std::uint64_t> CountRows();
 
   // Take an unused cursor, and give it back.
-  std::unique_ptr<StoreCursor> TakeCursor();
-  void ReturnCursor(std::unique_ptr<StoreCursor> cursor);
+  std::unique_ptr<internal::AnyCursor> TakeCursor();
+  void ReturnCursor(std::unique_ptr<internal::AnyCursor> cursor);
 
-  std::unique_ptr<TableStore> store;
+  std::unique_ptr<internal::AnyDatabase> store;
   Catalogue catalogue;
   WriterGate gate;
   const std::uint64_t sort_bytes;
@@ -89,7 +89,7 @@ struct TableCore {
 
  private:
   sync::SpinLock cursors_lock_;
-  std::vector<std::unique_ptr<StoreCursor>> cursors_;
+  std::vector<std::unique_ptr<internal::AnyCursor>> cursors_;
 };
 
 // Takes a cursor of the core until the end of the scope.
@@ -100,12 +100,12 @@ class PooledCursor {
   ~PooledCursor() {
     if (cursor_ != nullptr) core_->ReturnCursor(std::move(cursor_));
   }
-  StoreCursor* operator->() const { return cursor_.get(); }
-  StoreCursor& operator*() const { return *cursor_; }
+  internal::AnyCursor* operator->() const { return cursor_.get(); }
+  internal::AnyCursor& operator*() const { return *cursor_; }
 
  private:
   TableCore* core_;
-  std::unique_ptr<StoreCursor> cursor_;
+  std::unique_ptr<internal::AnyCursor> cursor_;
 };
 
 enum class ChangeKind : std::uint8_t { kPut, kPutKeep, kUpdate, kAppend, kRemove };

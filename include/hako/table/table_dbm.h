@@ -40,6 +40,7 @@
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/base/string_arg.h"
+#include "hako/dbm/any_model.h"
 #include "hako/dbm/options.h"
 #include "hako/file/file.h"
 #include "hako/storage/salvage_report.h"
@@ -54,7 +55,6 @@ namespace hako {
 
 namespace table {
 struct TableCore;
-class TableStore;
 }  // namespace table
 
 // Options of TableDBM::Open.
@@ -120,8 +120,15 @@ class TableDBM {
   // Opens an empty table in memory. Returns InvalidArgument for an option that is out of range or
   // requires a file, such as Durability::kPower or a log archive.
   static StatusOr<std::unique_ptr<TableDBM>> OpenInMemory(const TableOptions& options = {});
-  // Opens the table in a database on any file. A database without records becomes a new table.
-  static StatusOr<std::unique_ptr<TableDBM>> Open(std::unique_ptr<table::TableStore> store, const TableOptions& options);
+  // Opens the table in a TreeDBM or BabyDBM of any file, in bytewise order. A database without records
+  // becomes a new table.
+  template <OrderedDBM Tree>
+  requires requires(Tree& tree) { tree.PrefixRange(""); }
+  static StatusOr<std::unique_ptr<TableDBM>> Open(std::unique_ptr<Tree> tree, const TableOptions& options = {}) HAKO_TRY {
+    return Open(std::unique_ptr<internal::AnyDatabase>(std::make_unique<internal::AnyModel<Tree>>(std::move(tree))), options);
+  }
+  HAKO_OR_NO_MEMORY
+  static StatusOr<std::unique_ptr<TableDBM>> Open(std::unique_ptr<internal::AnyDatabase> store, const TableOptions& options);
   // Writes the undamaged rows of a damaged table at `from` into a new one at `to`, with the catalogue and new
   // indices; see dbm/salvage.h. Keys, ranges and numbers in the report are those of rows. Lost rows
   // whose keys appear in other records are listed as places. The notes say which columns and
@@ -225,9 +232,10 @@ class TableDBM {
   // The common part of the openings. `on_failure` runs while the store is still open. Opens the
   // table in the database that open_store() opens for `store`, once the table has its memory.
   // `path`, or "", is for errors.
-  static StatusOr<std::unique_ptr<TableDBM>> OpenIn(std::unique_ptr<table::TableStore> store, const TableOptions& options,
+  static StatusOr<std::unique_ptr<TableDBM>> OpenIn(std::unique_ptr<internal::AnyDatabase> store, const TableOptions& options,
                                                     std::string_view path, FunctionRef<Status()> open_store);
   Status Begin(const TableOptions& options);
+  bool HasFile() const;
   Status CheckRows(std::string_view name);
   StatusOr<std::uint64_t> RemoveAll();
 

@@ -1,0 +1,316 @@
+// The virtual interface of a database of any kind, and its model for each DBM. AnyDBM (dbm/any_dbm.h) gives
+// it the operations of a DBM; a table (table/table_dbm.h) uses it for its records. A call costs a few
+// nanoseconds more than a call of the database.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hako/base/assert.h"
+#include "hako/base/batch.h"
+#include "hako/base/function_ref.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/expiry.h"
+#include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/write_batch.h"
+#include "hako/storage/scrub_progress.h"
+
+namespace hako::internal {
+
+inline Status NoOrderError() { return absl::UnimplementedError("this kind of database is not ordered"); }
+
+// A cursor: see dbm/hash_cursor.h and dbm/tree_cursor.h. What it shows is read without a virtual call.
+class AnyCursor {
+ public:
+  virtual ~AnyCursor() = default;
+  virtual void First() = 0;
+  virtual void Jump(std::string_view key) = 0;
+  virtual void Next() = 0;
+  virtual bool SkipDamage() = 0;
+  virtual std::uint64_t expire_at() const = 0;
+  virtual const Status& status() const = 0;
+  // Of an ordered database. Of another they move to the end, where status() is Unimplemented.
+  virtual void Last() = 0;
+  virtual void JumpLower(std::string_view key, bool inclusive) = 0;
+  virtual void JumpUpper(std::string_view key, bool inclusive) = 0;
+  virtual void Previous() = 0;
+  // Of a tree; of an array the first two are JumpUpper(key, true), and the third returns 0.
+  virtual void JumpBriefly(std::string_view key) = 0;
+  virtual void JumpAhead(std::string_view key) = 0;
+  virtual std::uint64_t CountAbout(std::string_view key) const = 0;
+
+  // Moves to the end, where status() is `why` until the next jump.
+  void Refuse(Status why) {
+    refused_ = std::move(why);
+    valid_ = false;
+  }
+
+  bool Valid() const { return valid_; }
+  std::string_view key() const {  // REQUIRES: Valid(); until the next move
+    HAKO_DCHECK(valid_);
+    return key_;
+  }
+  std::string_view value() const {  // see key
+    HAKO_DCHECK(valid_);
+    return value_;
+  }
+
+ protected:
+  template <class Cursor>
+  void Show(const Cursor& cursor) {
+    valid_ = cursor.Valid();
+    if (!valid_) return;
+    key_ = cursor.key();
+    value_ = cursor.value();
+  }
+
+  bool valid_ = false;
+  std::string_view key_, value_;
+  Status refused_;  // why a move was not made
+};
+
+template <class Cursor>
+class AnyCursorModel final : public AnyCursor {
+  static constexpr bool kIsOrdered = requires(Cursor & cursor) { cursor.Last(); };
+  static constexpr bool kIsOfTree = requires(Cursor & cursor, std::string_view key) { cursor.CountAbout(key); };
+
+ public:
+  explicit AnyCursorModel(Cursor cursor) : cursor_(std::move(cursor)) {}
+  void First() override {
+    Move([](auto& cursor) { cursor.First(); });
+  }
+  void Jump(std::string_view key) override {
+    Move([&](auto& cursor) { cursor.Jump(key); });
+  }
+  void Next() override {
+    if (!valid_) return;
+    cursor_.Next();
+    Show(cursor_);
+  }
+  bool SkipDamage() override {
+    bool skipped = false;
+    if constexpr (requires { cursor_.SkipDamage(); }) skipped = refused_.ok() && cursor_.SkipDamage();
+    if (skipped) Show(cursor_);
+    return skipped;
+  }
+  std::uint64_t expire_at() const override { return cursor_.expire_at(); }
+  const Status& status() const override { return refused_.ok() ? cursor_.status() : refused_; }
+  void Last() override {
+    MoveInOrder([](auto& cursor) { cursor.Last(); });
+  }
+  void JumpLower(std::string_view key, bool inclusive) override {
+    MoveInOrder([&](auto& cursor) { cursor.JumpLower(key, inclusive); });
+  }
+  void JumpUpper(std::string_view key, bool inclusive) override {
+    MoveInOrder([&](auto& cursor) { cursor.JumpUpper(key, inclusive); });
+  }
+  void Previous() override {
+    if (valid_ || !kIsOrdered) MoveInOrder([](auto& cursor) { cursor.Previous(); });
+  }
+  void JumpBriefly(std::string_view key) override {
+    if constexpr (kIsOfTree)
+      Move([&](auto& cursor) { cursor.JumpBriefly(key); });
+    else
+      JumpUpper(key, true);
+  }
+  void JumpAhead(std::string_view key) override {
+    if constexpr (kIsOfTree)
+      Move([&](auto& cursor) { cursor.JumpAhead(key); });
+    else
+      JumpUpper(key, true);
+  }
+  std::uint64_t CountAbout(std::string_view key) const override {
+    if constexpr (kIsOfTree) return cursor_.CountAbout(key);
+    return 0;
+  }
+
+ private:
+  template <class F>
+  void Move(F move) {
+    refused_ = absl::OkStatus();
+    move(cursor_);
+    Show(cursor_);
+  }
+  template <class F>
+  void MoveInOrder(F move) {
+    if constexpr (kIsOrdered) {
+      Move(move);
+    } else {
+      Refuse(NoOrderError());
+    }
+  }
+
+  Cursor cursor_;
+};
+
+// A database. See dbm/dbm.h and dbm/any_dbm.h for each function.
+class AnyDatabase {
+ public:
+  using Keys = std::span<const std::string_view>;
+  using MultiSinkRef = FunctionRef<char*(std::size_t, std::size_t)>;
+  using ArrivedRef = FunctionRef<void(std::size_t, bool)>;
+  using Order = int (*)(std::string_view, std::string_view);
+
+  virtual ~AnyDatabase() = default;
+  virtual Status Process(std::string_view key, UpdateRef visitor) = 0;
+  virtual Status Process(std::string_view key, BlindUpdateRef visitor) = 0;
+  virtual Status Process(std::string_view key, ReadRef visitor) = 0;
+  virtual Status Fetch(std::string_view key, SinkRef sink) = 0;
+  virtual Status Append(std::string_view key, std::string_view value, std::string_view delimiter) = 0;
+  virtual Status ProcessMulti(const Batch<Action>& batch, std::uint64_t* expiry_shown) = 0;
+  virtual Status ProcessMulti(Keys keys, MultiReadRef visitor) = 0;
+  virtual const Expiry* expiry() const = 0;
+  virtual Status SetExpiry(std::string_view key, std::uint64_t expire_at) = 0;
+  virtual StatusOr<std::uint64_t> GetExpiry(std::string_view key) = 0;
+  virtual StatusOr<std::uint64_t> RemoveExpired() = 0;
+  virtual Status Write(const WriteBatch& batch) = 0;
+  virtual std::uint64_t AppliedIndex() const = 0;
+  virtual Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) = 0;
+  virtual void Prefetch(Keys keys) const = 0;
+  virtual bool PrefetchReads() const = 0;
+  virtual Status ProcessEach(EachRef visitor) = 0;
+  virtual Status ProcessEachParallel(unsigned num_threads, EachRef visitor) = 0;
+  virtual Status ProcessState(StateRef visitor, const OnDamage& on_damage) = 0;
+  virtual std::unique_ptr<AnyCursor> MakeCursor() = 0;
+  virtual Order KeyOrder() const = 0;       // nullptr if it is not ordered
+  virtual bool HasPrefixRange() const = 0;  // whether the order is bytewise
+  virtual StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) = 0;
+  virtual StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) = 0;
+  virtual std::uint64_t Count() const = 0;
+  virtual Status Clear() = 0;
+  virtual Status Synchronize(SyncMode mode) = 0;
+  virtual std::uint64_t LastLsn() = 0;
+  virtual Status WaitDurable(std::uint64_t lsn) = 0;
+  virtual bool ShouldBeRebuilt() = 0;
+  virtual Status Rebuild() = 0;
+  virtual Status CopyTo(const std::string& path) = 0;
+  virtual Status Verify() = 0;
+  virtual StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) = 0;
+  virtual Stats GetStats() = 0;
+  virtual Inspection Inspect() = 0;
+  virtual bool IsWritable() const = 0;
+  virtual Status GetHealth() const = 0;
+  // The type of the application in the file; nullopt for a database in memory, which has none.
+  virtual std::optional<std::uint32_t> GetType() const = 0;
+  // Returns FailedPrecondition after Close, and in a forked child.
+  virtual Status CheckOpen() const = 0;
+  virtual Status Close() = 0;
+  // Closes a database that its opener refuses. Removes a file that was created, and blanks one that was blank.
+  virtual Status CloseUnkept() = 0;
+
+  // Copies the value to a string.
+  Status FetchTo(std::string_view key, std::string* value) {
+    return Fetch(key, [value](std::size_t size) {
+      value->resize(size);
+      return value->data();
+    });
+  }
+};
+
+template <class D>
+class AnyModel : public AnyDatabase {
+  using Cursor = AnyCursorModel<decltype(std::declval<D&>().MakeIterator())>;
+  static constexpr bool kHasLog = requires { typename D::LogFile; };
+
+ public:
+  explicit AnyModel(std::unique_ptr<D> db = nullptr) : db_(std::move(db)) {}
+  void Take(std::unique_ptr<D> db) { db_ = std::move(db); }
+  Status Process(std::string_view key, UpdateRef visitor) override { return db_->Process(key, visitor); }
+  Status Process(std::string_view key, BlindUpdateRef visitor) override { return db_->Process(key, visitor); }
+  Status Process(std::string_view key, ReadRef visitor) override { return db_->Process(key, visitor); }
+  Status Fetch(std::string_view key, SinkRef sink) override { return db_->Fetch(key, sink); }
+  Status Append(std::string_view key, std::string_view value, std::string_view delimiter) override {
+    return db_->Append(key, value, delimiter);
+  }
+  Status ProcessMulti(const Batch<Action>& batch, std::uint64_t* expiry_shown) override { return db_->ProcessMulti(batch, expiry_shown); }
+  Status ProcessMulti(Keys keys, MultiReadRef visitor) override { return db_->ProcessMulti(keys, visitor); }
+  const Expiry* expiry() const override { return db_->expiry(); }
+  Status SetExpiry(std::string_view key, std::uint64_t expire_at) override { return db_->SetExpiry(key, expire_at); }
+  StatusOr<std::uint64_t> GetExpiry(std::string_view key) override { return db_->GetExpiry(key); }
+  StatusOr<std::uint64_t> RemoveExpired() override { return db_->RemoveExpired(); }
+  Status Write(const WriteBatch& batch) override { return db_->Write(batch); }
+  std::uint64_t AppliedIndex() const override { return db_->AppliedIndex(); }
+  Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override { return db_->FetchMulti(keys, sink, arrived); }
+  void Prefetch(Keys keys) const override { db_->Prefetch(keys); }
+  bool PrefetchReads() const override { return db_->PrefetchReads(); }
+  Status ProcessEach(EachRef visitor) override { return db_->ProcessEach(visitor); }
+  Status ProcessEachParallel(unsigned num_threads, EachRef visitor) override { return db_->ProcessEachParallel(num_threads, visitor); }
+  Status ProcessState(StateRef visitor, const OnDamage& on_damage) override { return db_->ProcessState(visitor, on_damage); }
+  std::unique_ptr<AnyCursor> MakeCursor() override { return std::make_unique<Cursor>(db_->MakeIterator()); }
+  Order KeyOrder() const override {
+    if constexpr (requires { &D::CompareKeys; }) return &D::CompareKeys;
+    return nullptr;
+  }
+  bool HasPrefixRange() const override {
+    return requires(D & db) { db.PrefixRange(std::string_view()); };
+  }
+  StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) override {
+    if constexpr (OrderedDBM<D>) return db_->CountRange(from, to);
+    HAKO_RETURN_IF_ERROR(db_->CheckIdle());
+    return NoOrderError();
+  }
+  StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) override {
+    if constexpr (OrderedDBM<D>) return db_->RemoveRange(from, to);
+    HAKO_RETURN_IF_ERROR(db_->CheckIdle());
+    return NoOrderError();
+  }
+  std::uint64_t Count() const override { return db_->Count(); }
+  Status Clear() override { return db_->Clear(); }
+  Status Synchronize(SyncMode mode) override { return db_->Synchronize(mode); }
+  std::uint64_t LastLsn() override {
+    if constexpr (kHasLog) return db_->LastLsn();
+    return 0;
+  }
+  Status WaitDurable(std::uint64_t lsn) override {
+    if constexpr (kHasLog) return db_->WaitDurable(lsn);
+    return Synchronize(SyncMode::kHard);
+  }
+  bool ShouldBeRebuilt() override {
+    if constexpr (requires { db_->ShouldBeRebuilt(); }) return db_->ShouldBeRebuilt();
+    return false;
+  }
+  Status Rebuild() override {
+    if constexpr (requires { db_->Rebuild(); }) return db_->Rebuild();
+    return db_->CheckIdle();
+  }
+  Status CopyTo(const std::string& path) override {
+    if constexpr (requires { db_->CopyTo(path); }) return db_->CopyTo(path);
+    if constexpr (requires { db_->Save(path); }) return db_->Save(path);
+    HAKO_RETURN_IF_ERROR(db_->CheckIdle());
+    return absl::UnimplementedError("this kind of database cannot be copied to a path");
+  }
+  Status Verify() override { return db_->Verify(); }
+  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) override {
+    if constexpr (requires { db_->Scrub(options); }) return db_->Scrub(options);
+    HAKO_RETURN_IF_ERROR(db_->CheckIdle());
+    ScrubProgress nothing;
+    nothing.is_complete = true;
+    return nothing;
+  }
+  Stats GetStats() override { return db_->GetStats(); }
+  Inspection Inspect() override { return db_->Inspect(); }
+  bool IsWritable() const override { return db_->IsWritable(); }
+  Status GetHealth() const override { return db_->GetHealth(); }
+  std::optional<std::uint32_t> GetType() const override {
+    if constexpr (requires { db_->GetType(); }) return db_->GetType();
+    return std::nullopt;
+  }
+  Status CheckOpen() const override { return db_->CheckOpen(); }
+  Status Close() override { return db_->Close(); }
+  Status CloseUnkept() override {
+    if constexpr (requires { db_->CloseUnkept(); }) return db_->CloseUnkept();
+    return db_->Close();
+  }
+
+ private:
+  std::unique_ptr<D> db_;
+};
+
+}  // namespace hako::internal
