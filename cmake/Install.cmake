@@ -12,7 +12,8 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hako-config.cmake.in ${P
   INSTALL_DESTINATION ${hako_config_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/hako-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/hako-config.cmake ${PROJECT_BINARY_DIR}/hako-config-version.cmake
-  ${CMAKE_CURRENT_LIST_DIR}/Findliburing.cmake ${CMAKE_CURRENT_LIST_DIR}/Findre2.cmake ${CMAKE_CURRENT_LIST_DIR}/Findxxhash.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/Findliburing.cmake ${CMAKE_CURRENT_LIST_DIR}/Findre2.cmake ${CMAKE_CURRENT_LIST_DIR}/Findutf8proc.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/Findxxhash.cmake
   DESTINATION ${hako_config_dir} COMPONENT dev)
 
 file(RELATIVE_PATH hako_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
@@ -50,7 +51,7 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libhako-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libre2-dev, liburing-dev, libxxhash-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libre2-dev, liburing-dev, libutf8proc-dev, libxxhash-dev")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME hako-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION database)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SHLIBDEPS ON)

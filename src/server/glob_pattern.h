@@ -1,15 +1,16 @@
 // Patterns of KEYS, SCAN and CONFIG GET: * ? [a-z] [^a] and \ before any byte (stringmatchlen in Redis'
-// util.c, whose treatment of an open bracket and of a \ at the end is kept).
+// util.c, whose treatment of an open bracket and of a \ at the end is kept). Case is that of ASCII.
 #pragma once
 
 #include <algorithm>
 #include <bitset>
-#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/ascii.h"
 
 namespace hako::server {
 
@@ -59,7 +60,7 @@ class GlobPattern {
 
   std::uint8_t Fold(char c) const {
     const auto byte = static_cast<unsigned char>(c);
-    return static_cast<std::uint8_t>(ignores_case_ ? std::tolower(byte) : byte);
+    return static_cast<std::uint8_t>(ignores_case_ ? absl::ascii_tolower(byte) : byte);
   }
   bool MatchesOne(const Element& element, char byte) const {
     switch (element.kind) {

@@ -12,7 +12,7 @@
 namespace hako::table {
 namespace {
 
-constexpr char kFormatVersion = 2;  // 1: indices of texts and of numbers only
+constexpr char kFormatVersion = 3;  // 1: indices of texts and of numbers only; 2: words of ASCII folded
 constexpr unsigned kNotNull = 1, kHasDefault = 2;
 
 // type, flags, length of the name, name, kind and bytes of the default
@@ -145,10 +145,12 @@ Status Catalogue::LoadIndices(internal::AnyCursor& cursor) {
     if (cursor.key().size() != 4) return absl::DataLossError("the key of an index is damaged");
     const std::uint16_t number = CatalogueNumber(cursor.key());
     HAKO_ASSIGN_OR_RETURN(auto record, Index::Decode(cursor.value()));
-    HAKO_ASSIGN_OR_RETURN(auto index, Index::Make(number, std::move(record.first), record.second,
+    HAKO_ASSIGN_OR_RETURN(auto index, Index::Make(number, std::move(record.options), record.state,
                                                   [this](std::string_view name) { return names_.Find(name); }));
+    index->set_tables(std::move(record.tables));
+    if (record.state == IndexState::kReady && index->IsOutdated()) index->set_state(IndexState::kBuilding);
     all_indices_.push_back(std::move(index));
-    if (record.second != IndexState::kDropped) indices_.store(Keep(*all_indices_.back(), true), std::memory_order_release);
+    if (record.state != IndexState::kDropped) indices_.store(Keep(*all_indices_.back(), true), std::memory_order_release);
     next_index_ = static_cast<std::uint16_t>(number + 1);
   }
   return cursor.status();

@@ -10,24 +10,24 @@ namespace hako::table {
 namespace {
 
 bool HasAllWords(const Node& node, std::string_view text) {
-  std::uint64_t found = 0;  // by word; more than 64 words are looked for one by one
-  const std::size_t count = std::min<std::size_t>(node.words.size(), 64);
-  ForEachWord(text, [&](std::string_view word) {
-    const auto it = std::lower_bound(node.words.begin(), node.words.begin() + static_cast<std::ptrdiff_t>(count), word);
-    if (it != node.words.begin() + static_cast<std::ptrdiff_t>(count) && *it == word)
-      found |= std::uint64_t{1} << (it - node.words.begin());
-  });
-  if (found != (count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1)) return false;
-  if (count == node.words.size()) return true;
+  const std::size_t count = std::min<std::size_t>(node.words.size(), 64);  // more words are looked for one by one
+  const auto end = node.words.begin() + static_cast<std::ptrdiff_t>(count);
+  std::uint64_t missing = count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;  // by word
+  for (WordReader reader(text); missing != 0 && reader.Next();) {
+    const auto it = std::lower_bound(node.words.begin(), end, reader.word());
+    if (it != end && *it == reader.word()) missing &= ~(std::uint64_t{1} << (it - node.words.begin()));
+  }
+  if (missing != 0 || count == node.words.size()) return missing == 0;
   std::vector<std::string> words = WordsOf(text);
   std::sort(words.begin(), words.end());
   return std::includes(words.begin(), words.end(), node.words.begin(), node.words.end());
 }
 
 bool HasAnyWord(const Node& node, std::string_view text) {
-  bool found = false;
-  ForEachWord(text, [&](std::string_view word) { found = found || std::binary_search(node.words.begin(), node.words.end(), word); });
-  return found;
+  for (WordReader reader(text); reader.Next();) {
+    if (std::binary_search(node.words.begin(), node.words.end(), reader.word())) return true;
+  }
+  return false;
 }
 
 bool HasPhrase(const Node& node, std::string_view text) {
@@ -43,9 +43,7 @@ bool HasPhrase(const Node& node, std::string_view text) {
   };
   for (std::size_t i = 1; i < words.size(); ++i) again[i + 1] = advance(again[i], words[i]);
   std::size_t matched = 0;
-  ForEachWord(text, [&](std::string_view word) {
-    if (matched < words.size()) matched = advance(matched, word);
-  });
+  for (WordReader reader(text); matched < words.size() && reader.Next();) matched = advance(matched, reader.word());
   return matched == words.size();
 }
 

@@ -87,6 +87,12 @@ void AddColumns(const Node& node, std::vector<std::string>* columns) {
   for (const auto& child : node.children) AddColumns(*child, columns);
 }
 
+// Whether the condition depends on the words of a text.
+bool ReadsWords(const Node& node) {
+  return (node.op >= Op::kAllWords && node.op <= Op::kPhrase) ||
+         std::ranges::any_of(node.children, [](const auto& child) { return ReadsWords(*child); });
+}
+
 StatusOr<Condition> WhereOf(const IndexOptions& options) {
   if (options.where.empty()) return Condition();
   StatusOr<Condition> where = ParseCondition(options.where);
@@ -153,6 +159,9 @@ StatusOr<std::unique_ptr<Index>> Index::Make(std::uint16_t number, IndexOptions 
   index->covered_.erase(std::unique(index->covered_.begin(), index->covered_.end()), index->covered_.end());
   HAKO_ASSIGN_OR_RETURN(index->where_, WhereOf(options));
   index->filter_ = Filter(index->where_, find);
+  const auto& where = index->where_.node();
+  if (index->parts_[0].kind == IndexKind::kToken || (where != nullptr && ReadsWords(*where))) index->present_tables_ = WordTables();
+  index->tables_ = index->present_tables_;
   index->number_ = number;
   index->prefix_ = EntryPrefix(number);
   index->options_ = std::move(options);
@@ -198,7 +207,11 @@ Status Index::AddWords(std::string_view key, const RowView& row, Entries* entrie
     entries->EndKey();
     entries->End(false);
   };
-  parts_[0].kind == IndexKind::kToken ? ForEachWord(text, add) : ForEachGram(text, options_.q, add);
+  if (parts_[0].kind == IndexKind::kToken) {
+    for (WordReader reader(text); reader.Next();) add(reader.word());
+  } else {
+    ForEachGram(text, options_.q, add);
+  }
   if (entries->size() - from > TableLimits::kEntriesOfRow)
     return absl::OutOfRangeError(absl::StrCat("column ", options_.columns[0].column, " has more than ", TableLimits::kEntriesOfRow,
                                               " words or q-grams, the limit of index ", name()));
@@ -236,10 +249,11 @@ std::string Index::Encode(IndexState state) const {
   AppendNumberTo(options_.covering.size(), &record);
   for (const std::string& column : options_.covering) AppendString(column, &record);
   AppendString(options_.where, &record);
+  AppendString(tables_, &record);
   return record;
 }
 
-StatusOr<std::pair<IndexOptions, IndexState>> Index::Decode(std::string_view bytes) {
+StatusOr<Index::Record> Index::Decode(std::string_view bytes) {
   RecordReader record{bytes};
   IndexOptions options;
   const std::uint64_t state = record.Number();
@@ -254,8 +268,9 @@ StatusOr<std::pair<IndexOptions, IndexState>> Index::Decode(std::string_view byt
   }
   for (std::uint64_t count = record.Number(); record.ok && count > 0; --count) options.covering.push_back(record.String());
   options.where = record.String();
+  std::string tables = record.String();
   if (!record.ok || !record.rest.empty() || state < 1 || state > 3) return absl::DataLossError("the record of an index is damaged");
-  return std::pair(std::move(options), static_cast<IndexState>(state));
+  return Record{std::move(options), static_cast<IndexState>(state), std::move(tables)};
 }
 
 }  // namespace table

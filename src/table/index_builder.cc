@@ -11,6 +11,7 @@
 #include "hako/base/varint.h"
 #include "hako/table/table_core.h"
 #include "hako/table/typed_value.h"
+#include "hako/table/words.h"
 #include "hako/text/text_encoding.h"
 
 namespace hako::table {
@@ -154,18 +155,27 @@ Status DropIndex(TableCore& core, Index& index) HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-// Entries that a failed step has left may not match the rows any more.
+// Entries that a failed step has left may not match the rows any more. An outdated index is marked
+// before they are removed: the hako of its version would still take it for ready.
 Status CompleteIndices(TableCore& core) {
   for (const auto& index : core.catalogue.all_indices()) {
     if (index->state() == IndexState::kDropped) core.catalogue.set_has_leftovers(true);
     if (index->state() != IndexState::kBuilding) continue;
+    if (index->IsOutdated()) {
+      const Catalogue::Record mark = Catalogue::RecordOf(*index, IndexState::kBuilding);
+      HAKO_RETURN_IF_ERROR(core.catalogue.Store({&mark, 1}));
+    }
     HAKO_RETURN_IF_ERROR(RemoveEntries(core, *index));
     const Status built = BuildIndex(core, *index);
+    if (absl::IsAlreadyExists(built) && index->IsOutdated())
+      return absl::FailedPreconditionError(
+          absl::StrCat(built.message(), " by the words of ", WordTables(), ": drop it with the hako that has made it"));
     if (absl::IsAlreadyExists(built)) {  // it should have been unique
       HAKO_RETURN_IF_ERROR(DropIndex(core, *index));
       continue;
     }
     HAKO_RETURN_IF_ERROR(built);
+    index->MakePresent();
     const Catalogue::Record record = Catalogue::RecordOf(*index, IndexState::kReady);
     HAKO_RETURN_IF_ERROR(core.catalogue.Store({&record, 1}));
     index->set_state(IndexState::kReady);

@@ -314,7 +314,11 @@ std::optional<Access> Planner::OfUnion(const Node& node) {
   Access all{.kind = Access::Kind::kUnion};
   std::vector<NodeRef> parts = node.children;
   if (node.op == Op::kAnyWord) {
-    for (const std::string& word : node.words) parts.push_back(ColumnOf(node).HasAny(word).node());
+    for (const std::string& word : node.words) {  // read as a text again, a folded word may be several: it is no value
+      Node one{.op = Op::kAnyWord, .is_key = node.is_key, .column = node.column, .is_numeric = node.is_numeric};
+      one.words.push_back(word);
+      parts.push_back(std::make_shared<const Node>(std::move(one)));
+    }
   }
   for (const NodeRef& part : parts) {
     std::optional<Access> access = Best(ConjunctsOf(part), false);

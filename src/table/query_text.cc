@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <limits>
 #include <span>
 #include <utility>
@@ -74,16 +73,16 @@ class Parser {
     if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat("position ", position + 1, ": ", ToAbsl(what)));
   }
   static bool IsWordByte(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || static_cast<unsigned char>(c) >= 0x80;
   }
   char Peek(std::size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
   void Advance() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
+    while (at_ < text_.size() && absl::ascii_isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
     token_ = {.position = at_};
     if (!status_.ok() || at_ == text_.size()) return;
     const char c = text_[at_];
     const bool signed_number =
-        (c == '-' || c == '+' || c == '.') && (std::isdigit(static_cast<unsigned char>(Peek(1))) != 0 || (c != '.' && Peek(1) == '.'));
+        (c == '-' || c == '+' || c == '.') && (absl::ascii_isdigit(static_cast<unsigned char>(Peek(1))) || (c != '.' && Peek(1) == '.'));
     if ((c == 'x' || c == 'X') && Peek(1) == '\'') {
       ++at_;
       TakeQuoted('\'', Token::Kind::kText);
@@ -95,7 +94,7 @@ class Parser {
       TakeQuoted(c, Token::Kind::kText);
     } else if (c == '"') {
       TakeQuoted(c, Token::Kind::kQuotedWord);
-    } else if (signed_number || std::isdigit(static_cast<unsigned char>(c)) != 0) {
+    } else if (signed_number || absl::ascii_isdigit(static_cast<unsigned char>(c))) {
       const std::size_t begin = at_++;
       while (IsWordByte(Peek()) || Peek() == '.' ||
              ((Peek() == '-' || Peek() == '+') && absl::ascii_tolower(static_cast<unsigned char>(text_[at_ - 1])) == 'e'))

@@ -130,9 +130,9 @@ class Repair {
         Note("the record of an index is damaged: create the index again");
         return drop();
       }
-      if (record->second == IndexState::kDropped) return drop();
-      const std::string name = record->first.name;
-      auto index = Index::Make(CatalogueNumber(key), std::move(record->first), IndexState::kBuilding,
+      if (record->state == IndexState::kDropped) return drop();
+      const std::string name = record->options.name;
+      auto index = Index::Make(CatalogueNumber(key), std::move(record->options), IndexState::kBuilding,
                                [this](std::string_view column) { return names_.Find(column); });
       if (!index.ok()) {
         Note("an index is dropped, as a column of it is lost: ", index.status().message());

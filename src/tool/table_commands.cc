@@ -141,7 +141,7 @@ void AppendIndex(const IndexInfo& info, std::string* out) {
   if (index.unique) absl::StrAppend(out, "\tunique");
   if (!index.covering.empty()) absl::StrAppend(out, "\tcovers ", absl::StrJoin(index.covering, ", "));
   if (!index.where.empty()) absl::StrAppend(out, "\twhere ", index.where);
-  absl::StrAppend(out, info.is_ready ? "\n" : "\tbeing built\n");
+  absl::StrAppend(out, info.is_ready ? "\n" : "\tnot ready\n");
 }
 
 // Whether a unique index makes the values of the column unique.

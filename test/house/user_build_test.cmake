@@ -14,7 +14,7 @@ endif()
 
 set(work ${BINARY_DIR}/user_build)
 file(MAKE_DIRECTORY ${work})
-execute_process(COMMAND pkg-config --libs absl_status absl_statusor absl_strings re2 liburing OUTPUT_VARIABLE libraries
+execute_process(COMMAND pkg-config --libs absl_status absl_statusor absl_strings re2 liburing libutf8proc OUTPUT_VARIABLE libraries
   OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(libraries UNIX_COMMAND "${libraries}")
 set(compile ${CXX} -std=c++20 -DHAKO_TREE_ONLY -I${SOURCE_DIR}/include -I${SOURCE_DIR}/benchmark ${SOURCE_DIR}/benchmark/instructions.cc)

@@ -68,7 +68,27 @@ class Draw {
     }
   }
   std::string Word() {
-    static const char* const kWords[] = {"a", "b", "ab", "ba", "abc", "B", "\xC3\xA9", "a\xC3\xA9_b", "12", "x_1"};
+    static const char* const kWords[] = {"a",
+                                         "b",
+                                         "ab",
+                                         "ba",
+                                         "abc",
+                                         "B",
+                                         "\xC3\xA9",
+                                         "a\xC3\xA9_b",
+                                         "12",
+                                         "x_1",
+                                         "\xC3\x89",
+                                         "ae\xCC\x81_B",
+                                         "E\xCC\x81",
+                                         "\xEF\xBC\xA1"
+                                         "b",
+                                         "\xC3\x9F",
+                                         "ss",
+                                         "\xCF\x83\xCE\xA3",
+                                         "\xCE\xA3\xCF\x82",
+                                         "a\xC2\xAD"
+                                         "b"};
     return kWords[random_.Below(std::size(kWords))];
   }
   std::string Text() {

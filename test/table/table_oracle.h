@@ -176,12 +176,27 @@ struct Where {
   }
 };
 
-// Letters, digits, underscores and all bytes from 0x80 on; ASCII letters folded. The texts of these tests have no
-// other punctuation than that of ASCII.
+// Letters, digits, underscores and all bytes from 0x80 on; ASCII letters folded, and the others as kSpellings has
+// them. The texts of these tests have no other punctuation than that of ASCII; test/table/words_test.cc has all.
 inline std::vector<std::string> Words(std::string_view text) {
+  static constexpr std::pair<std::string_view, std::string_view> kSpellings[] = {{"\xC3\x89", "\xC3\xA9"},   // an E with an accent
+                                                                                 {"e\xCC\x81", "\xC3\xA9"},  // and in two characters
+                                                                                 {"E\xCC\x81", "\xC3\xA9"},
+                                                                                 {"\xC3\x9F", "ss"},        // a sharp s
+                                                                                 {"\xEF\xBC\xA1", "a"},     // a full-width A
+                                                                                 {"\xCE\xA3", "\xCF\x83"},  // sigma
+                                                                                 {"\xCF\x82", "\xCF\x83"},  // and at the end of a word
+                                                                                 {"\xC2\xAD", ""}};         // a soft hyphen
   std::vector<std::string> words;
   std::string word;
   for (std::size_t i = 0; i <= text.size(); ++i) {
+    const auto spelling = std::find_if(std::begin(kSpellings), std::end(kSpellings),
+                                       [&](const auto& one) { return text.substr(std::min(i, text.size())).starts_with(one.first); });
+    if (spelling != std::end(kSpellings)) {
+      word += spelling->second;
+      i += spelling->first.size() - 1;
+      continue;
+    }
     const char c = i < text.size() ? text[i] : ' ';
     const bool is_upper = c >= 'A' && c <= 'Z';
     if (is_upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || static_cast<unsigned char>(c) >= 0x80) {

@@ -169,7 +169,8 @@ constexpr auto kPairName = [] {
 
 }  // namespace internal
 
-// Treats A to Z as a to z: keys that differ only in case are one key.
+// Treats A to Z as a to z, and all other bytes as they are: keys that differ only in the case of
+// ASCII letters are one key.
 struct CaseInsensitiveComparator {
   // See Comparator.
   static constexpr std::string_view kName = "case-insensitive";

@@ -1,6 +1,6 @@
 // Catalogue: the columns and indices of a table, in memory and as records of its database.
 //
-//   00 'h'         the version of the format and the options of the table
+//   00 'h'         the version of the format (src/table/catalogue.cc) and the options of the table
 //   00 'c' NUMBER  type, flags, name and default of a column
 //   00 'i' NUMBER  an index (table/index.h)
 //
@@ -149,7 +149,9 @@ class Catalogue {
 
   explicit Catalogue(internal::AnyDatabase& store) : store_(store) {}
 
-  // Reads the records. Returns DataLoss if one is damaged, and Unimplemented for a newer version.
+  // Reads the records. Returns DataLoss if one is damaged, and Unimplemented for another version of
+  // the format. An index of words of another version of Unicode (table/words.h) is as one that is
+  // being built.
   Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
   // Makes the catalogue of a new table with these columns. Returns an error if the table cannot
   // have them.

@@ -108,15 +108,15 @@ class Column {
   // The value is equal to one of `values`.
   Condition In(std::vector<Value> values) const;
 
-  // The cell's text contains this text; begins with it; ends with it.
+  // The cell's text contains this text; begins with it; ends with it. Bytes are compared.
   Condition Contains(StringArg text) const;
   Condition BeginsWith(StringArg text) const;
   Condition EndsWith(StringArg text) const;
   // A part of the text matches a regular expression of RE2 (text/regular_expression.h). The time is
   // linear in the size of the text.
   Condition Matches(StringArg regex) const;
-  // The text has all words (table/words.h) of `words`; at least one of them; or all of them in a
-  // row.
+  // The text has all words of `words`; at least one of them; or all of them in a row. Words ignore
+  // case, and how their characters are encoded (table/words.h).
   Condition HasAll(StringArg words) const;
   Condition HasAny(StringArg words) const;
   Condition HasPhrase(StringArg words) const;

@@ -8,6 +8,9 @@
 //   2. An index is dropped in three steps: it is marked as dropped, its entries are removed, its
 //      record is removed. Open goes on with the dropping of an index that it finds marked.
 //   3. A number of an index is not used again while the table is open.
+//   4. A ready index has the words of this version of Unicode. Open builds an index of another version
+//      again, like one that is being built; its record keeps the old version until that is done, so
+//      neither version takes it for ready meanwhile.
 #pragma once
 
 #include <atomic>
@@ -108,8 +111,20 @@ class Index {
 
   // Encode the record of the catalogue, and decode it. Decode returns DataLoss if the record is
   // damaged.
+  struct Record {
+    IndexOptions options;
+    IndexState state;
+    std::string tables;
+  };
   std::string Encode(IndexState state) const;
-  static StatusOr<std::pair<IndexOptions, IndexState>> Decode(std::string_view record);
+  static StatusOr<Record> Decode(std::string_view record);
+
+  // The version of Unicode by which the entries were made (WordTables, table/words.h): that of a new
+  // index, or of a record. It is empty if no word, in the index or its `where`, decides on entries.
+  void set_tables(std::string tables) { tables_ = std::move(tables); }
+  // Whether the entries may have other words than those of this version.
+  bool IsOutdated() const { return tables_ != present_tables_; }
+  void MakePresent() { tables_ = present_tables_; }
 
   IndexState state() const { return state_.load(std::memory_order_seq_cst); }
   void set_state(IndexState state) { state_.store(state, std::memory_order_seq_cst); }
@@ -127,6 +142,7 @@ class Index {
   Condition where_;
   Filter filter_;
   std::string prefix_;
+  std::string present_tables_, tables_;
   std::atomic<IndexState> state_{IndexState::kBuilding};
   mutable std::atomic<int> users_{0};
 };

@@ -48,7 +48,7 @@ struct ColumnOptions {
 enum class IndexKind : std::uint8_t {
   kOrdered,  // the values in their order: for comparisons, orders, unique columns, and beginnings of texts
   kNumeric,  // the cast `numeric` of the values, in their order: for comparisons and orders of the cast
-  kToken,    // the words in the text of the value: see table/words.h
+  kToken,    // the words in the text of the value, folded: see table/words.h
   kQGram     // every run of q characters of the text, for substrings
 };
 
@@ -71,8 +71,10 @@ struct IndexOptions {
 
 // The description of an index of a table.
 struct IndexInfo {
-  IndexOptions options;   // with its name
-  bool is_ready = false;  // false: being built; queries do not use it yet
+  IndexOptions options;  // with its name
+  // False: queries do not use it. It is being built, or it has the words of another version of Unicode
+  // (table/words.h) and the table is open for reading only.
+  bool is_ready = false;
 };
 
 // The description of a column of a table.

@@ -8,7 +8,8 @@
 //
 // A row is a set of cells: no schema is needed, and rows of one table may have different columns. A
 // column may be given a type and rules (SetColumn), and indices (CreateIndex). Values are compared and ordered
-// by their types: see table/value.h. Rows, the entries of
+// by their types: see table/value.h. Conditions on words, and indices of words, ignore case by the rules
+// of Unicode (table/words.h); all else, from equality to substrings and keys, compares bytes. Rows, the entries of
 // indices, and the catalogue of both are records of one TreeDBM, or of a BabyDBM in memory
 // (table/index_key.h). Each change of a row and of its entries is one atomic step: no reader and no
 // crash separates them.
@@ -115,7 +116,9 @@ class TableDBM {
   // Opens the table at `path`, and creates one if the file is new. Returns InvalidArgument if the
   // file is not a table; otherwise as TreeDBM::Open. If it fails, it removes a file that it has
   // created. It completes an index whose creation a crash has interrupted, and removes one whose
-  // removal was interrupted.
+  // removal was interrupted. It builds an index of words again if utf8proc has another version of
+  // Unicode than the one that made it (table/words.h); a table that is opened for reading only does not
+  // use such an index. Returns FailedPrecondition if such an index should be unique and is no longer.
   static StatusOr<std::unique_ptr<TableDBM>> Open(const std::string& path, const TableOptions& options = {});
   // Opens an empty table in memory. Returns InvalidArgument for an option that is out of range or
   // requires a file, such as Durability::kPower or a log archive.
