@@ -4,16 +4,19 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <charconv>
 #include <cstdint>
-#include <iterator>
+#include <ios>
+#include <sstream>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "hako/dbm/any_options.h"
 #include "hako/dbm/log_place.h"
 #include "hako/version.h"
+#include "prometheus/client_metric.h"
+#include "prometheus/metric_family.h"
+#include "prometheus/metric_type.h"
+#include "prometheus/text_serializer.h"
 #include "server/command.h"
 #include "server/command_table.h"
 #include "server/process_memory.h"
@@ -22,49 +25,53 @@ namespace hako::server {
 
 namespace {
 
-std::string NumberText(std::uint64_t number) { return std::to_string(number); }
-std::string NumberText(double number) {  // the shortest text of this number
-  char text[32];
-  return {text, std::to_chars(std::begin(text), std::end(text), number).ptr};
-}
+using prometheus::ClientMetric;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
 
-// Builds the text, family by family.
+// Builds the families, one by one.
 class Exposition {
  public:
   // Begins a family, whose samples follow.
-  void Begin(const char* name, const char* type, const char* help) {
-    name_ = name;
-    absl::StrAppend(&text_, "# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
+  void Begin(const char* name, MetricType type, const char* help) { families_.push_back({name, help, type, {}}); }
+  // Adds a sample to a family of counters or gauges.
+  template <class N>
+  void Add(N value, const Labels& labels = {}) {
+    ClientMetric& sample = families_.back().metric.emplace_back();
+    sample.label = labels;
+    sample.counter.value = sample.gauge.value = static_cast<double>(value);
   }
-  // Adds a sample to the family. `labels` has the form name="value", with commas between several.
-  template <class N>  // std::uint64_t or double
-  void Add(N value, const std::string& labels = {}, const char* suffix = "") {
-    absl::StrAppend(&text_, name_, suffix, labels.empty() ? "" : "{", labels, labels.empty() ? "" : "}", " ", NumberText(value), "\n");
+  void Add(ClientMetric::Histogram histogram, const Labels& labels) {
+    ClientMetric& sample = families_.back().metric.emplace_back();
+    sample.label = labels;
+    sample.histogram = std::move(histogram);
   }
   template <class N>
   void Counter(const char* name, const char* help, N value) {
-    Begin(name, "counter", help);
+    Begin(name, MetricType::Counter, help);
     Add(value);
   }
   template <class N>
   void Gauge(const char* name, const char* help, N value) {
-    Begin(name, "gauge", help);
+    Begin(name, MetricType::Gauge, help);
     Add(value);
   }
-  std::string&& Take() { return std::move(text_); }
+  std::string Text() const {
+    std::ostringstream text;
+    text.exceptions(std::ios::badbit);  // else a failed allocation would cut the text
+    prometheus::TextSerializer().Serialize(text, families_);
+    return std::move(text).str();
+  }
 
  private:
-  const char* name_ = nullptr;
-  std::string text_;
+  std::vector<prometheus::MetricFamily> families_;
 };
 
-std::string Label(const char* name, std::string_view value) { return absl::StrCat(name, "=\"", EscapeLabel(value), "\""); }
-
 void AddProcess(const ServerState& server, Exposition& out) {
-  out.Begin("hako_build_info", "gauge", "The version of the server; the value is always 1.");
-  out.Add(std::uint64_t{1}, Label("version", HAKO_VERSION_STRING));
-  out.Begin("hako_database_info", "gauge", "The database as the option db names it; the value is always 1.");
-  out.Add(std::uint64_t{1}, Label("db", server.settings.database));
+  out.Begin("hako_build_info", MetricType::Gauge, "The version of the server; the value is always 1.");
+  out.Add(1, {{"version", HAKO_VERSION_STRING}});
+  out.Begin("hako_database_info", MetricType::Gauge, "The database as the option db names it; the value is always 1.");
+  out.Add(1, {{"db", server.settings.database}});
   out.Gauge("process_start_time_seconds", "When the server was started, in seconds since 1970.", server.started_on / 1'000'000);
   out.Gauge("process_resident_memory_bytes", "Memory that the server has.", ResidentBytes());
   rusage usage{};
@@ -75,7 +82,7 @@ void AddProcess(const ServerState& server, Exposition& out) {
 
 void AddClients(const ServerState& server, Exposition& out) {
   out.Gauge("hako_connected_clients", "Clients that are connected.", server.clients.size());
-  out.Gauge("hako_max_clients", "The limit of that, maxclients.", static_cast<std::uint64_t>(server.settings.clients_max.load()));
+  out.Gauge("hako_max_clients", "The limit of that, maxclients.", server.settings.clients_max.load());
   out.Counter("hako_connections_total", "Clients accepted.", Sum(server, &ThreadCounters::connections));
   out.Counter("hako_rejected_connections_total", "Clients refused for maxclients.", Sum(server, &ThreadCounters::rejected_connections));
   out.Counter("hako_tls_handshake_failures_total", "Clients whose TLS handshake failed.", Sum(server, &ThreadCounters::tls_failures));
@@ -100,22 +107,19 @@ struct CommandSum {
     }
     for (const std::uint64_t bucket : buckets) calls += bucket;
   }
-  std::string label() const { return Label("cmd", command->name); }
+  Labels labels() const { return {{"cmd", std::string(command->name)}}; }
 };
 
 // Bucket i of the server counts calls of less than 2^i microseconds; every second bucket is shown.
-void AddHistogram(const CommandSum& sum, Exposition& out) {
+ClientMetric::Histogram HistogramOf(const CommandSum& sum) {
   static constexpr std::size_t kLast = 26;  // 67 seconds
+  ClientMetric::Histogram histogram = {sum.calls, static_cast<double>(sum.nanoseconds) / 1e9, {}};
   std::uint64_t calls = 0;
   for (std::size_t i = 0; i <= kLast; ++i) {
     calls += sum.buckets[i];
-    if (i % 2 != 0) continue;
-    const double limit = static_cast<double>(std::uint64_t{1} << i) / 1e6;
-    out.Add(calls, absl::StrCat(sum.label(), ",le=\"", NumberText(limit), "\""), "_bucket");
+    if (i % 2 == 0) histogram.bucket.push_back({calls, static_cast<double>(std::uint64_t{1} << i) / 1e6});
   }
-  out.Add(sum.calls, absl::StrCat(sum.label(), ",le=\"+Inf\""), "_bucket");
-  out.Add(static_cast<double>(sum.nanoseconds) / 1e9, sum.label(), "_sum");
-  out.Add(sum.calls, sum.label(), "_count");
+  return histogram;
 }
 
 void AddCommands(const ServerState& server, Exposition& out) {
@@ -124,15 +128,16 @@ void AddCommands(const ServerState& server, Exposition& out) {
     CommandSum sum(server, command);
     if (sum.calls + sum.rejected > 0) sums.push_back(sum);
   }
-  out.Begin("hako_commands_total", "counter", "Calls of a command.");
-  for (const CommandSum& sum : sums) out.Add(sum.calls, sum.label());
-  out.Begin("hako_commands_failed_total", "counter", "Calls of a command that replied an error.");
-  for (const CommandSum& sum : sums) out.Add(sum.failed, sum.label());
-  out.Begin("hako_commands_rejected_total", "counter",
+  out.Begin("hako_commands_total", MetricType::Counter, "Calls of a command.");
+  for (const CommandSum& sum : sums) out.Add(sum.calls, sum.labels());
+  out.Begin("hako_commands_failed_total", MetricType::Counter, "Calls of a command that replied an error.");
+  for (const CommandSum& sum : sums) out.Add(sum.failed, sum.labels());
+  out.Begin("hako_commands_rejected_total", MetricType::Counter,
             "Calls of a command that were refused: a wrong number of arguments, or no permission.");
-  for (const CommandSum& sum : sums) out.Add(sum.rejected, sum.label());
-  out.Begin("hako_command_seconds", "histogram", "How long calls of a command take, without the wait for the log and the socket.");
-  for (const CommandSum& sum : sums) AddHistogram(sum, out);
+  for (const CommandSum& sum : sums) out.Add(sum.rejected, sum.labels());
+  out.Begin("hako_command_seconds", MetricType::Histogram,
+            "How long calls of a command take, without the wait for the log and the socket.");
+  for (const CommandSum& sum : sums) out.Add(HistogramOf(sum), sum.labels());
   out.Counter("hako_error_replies_total", "Errors replied.", Sum(server, &ThreadCounters::errors));
   out.Gauge("hako_slow_log_entries", "Commands in SLOWLOG.", server.slow_log.size());
 }
@@ -156,7 +161,7 @@ void AddDatabase(const ServerState& server, Exposition& out) {
   out.Gauge("hako_database_free_bytes", "The part of it without records.", stats.free_bytes);
   out.Gauge("hako_database_index_bytes", "The part of it that finds records.", stats.index_bytes);
   out.Gauge("hako_healthy", "0 after a failed write or synchronization, when the database refuses updates; else 1.",
-            server.database.GetHealth().ok() ? std::uint64_t{1} : 0);
+            server.database.GetHealth().ok() ? 1 : 0);
   out.Counter("hako_group_commits_total", "Turns of a loop whose changes were committed together.", Sum(server, &ThreadCounters::commits));
   out.Gauge("hako_synchronizations", "Times that the database was synchronized, since it was created.", stats.epoch);
   out.Gauge("hako_last_synchronization_timestamp_seconds", "When it was synchronized last, in seconds since 1970; 0: unknown.",
@@ -174,23 +179,10 @@ void AddTable(const ServerState& server, Exposition& out) {
   out.Gauge("hako_table_rows", "Rows of the table.", server.table->Count().value_or(0));
   out.Gauge("hako_table_bytes", "The size of the table's file.", server.table->GetStats().total_bytes);
   out.Gauge("hako_table_healthy", "0 after a failed write or synchronization, when the table refuses updates; else 1.",
-            server.table->GetHealth().ok() ? std::uint64_t{1} : 0);
+            server.table->GetHealth().ok() ? 1 : 0);
 }
 
 }  // namespace
-
-std::string EscapeLabel(std::string_view value) {
-  std::string escaped;
-  for (const char c : value) {
-    if (c == '\n') {
-      escaped += "\\n";
-      continue;
-    }
-    if (c == '\\' || c == '"') escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
-}
 
 std::string MetricsText(const ServerState& server) {
   Exposition out;
@@ -199,7 +191,7 @@ std::string MetricsText(const ServerState& server) {
   AddCommands(server, out);
   AddDatabase(server, out);
   AddTable(server, out);
-  return out.Take();
+  return out.Text();
 }
 
 }  // namespace hako::server

@@ -36,6 +36,7 @@ needs(liblz4-dev "${tooled};asan;asan-full;quick;fuzz;torture" lz4 lz4.h)
 needs(libsqlite3-dev "${tested}" sqlite3 sqlite3.h)
 needs(libbenchmark-dev "tsan;release" benchmark)
 needs(libuv1-dev "${served}" uv uv.h)
+needs(prometheus-cpp-dev "${served}" prometheus)
 needs(libspdlog-dev "${served};fuzz" spdlog)
 needs(libssl-dev "${served};fuzz;torture" OpenSSL openssl) # torture: the tests of the server are built, too
 # Programs: by find_program, in house tests, and in tests of the tool; those that CMake itself starts.
