@@ -329,5 +329,82 @@ TYPED_TEST(MemoryLogCrashTest, LosesNothingBelowItsDurability) {
   ReportCrashStates(num_crashes);
 }
 
+// A process is killed at any moment from Open to Close, and the power is cut while the next one opens the
+// database, or after it has made an update durable. What the killed one has left without a sync, such as the
+// end of its snapshot or the name of a new one, the next one makes durable before it relies on it.
+TYPED_TEST(MemoryLogCrashTest, LosesNothingOfTheProcessAfterAKilledOne) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  CrashDirectory& files = CrashDirectory::Instance();
+  const std::uint64_t cuts_per_kill = CrashStates(500) / 100;
+  std::uint64_t num_cuts = 0;
+  for (const Durability before : {Durability::kNone, Durability::kPower}) {
+    bool is_killed = true;
+    for (std::uint64_t kill_at = 1; is_killed && !testing::Test::HasFailure(); ++kill_at) {
+      SCOPED_TRACE(testing::Message() << "killed at event " << kill_at << ", before at level " << static_cast<int>(before));
+      CrashDirectory::Killed killed;
+      Records expected, maybe;  // what has returned, and what has begun
+      {
+        const TempDir directory;
+        files.Put(directory.path(), {});
+        files.Observe(directory.path());
+        const auto open = [&](Durability durability) {
+          return TypeParam::Database::Open(directory.File("db"), TypeParam::With(durability));
+        };
+        ASSERT_OK_AND_ASSIGN(auto db, open(before));
+        ASSERT_THAT(db->Set("0", "a"), IsOk());
+        ASSERT_THAT(db->Close(), IsOk());
+        Records made = {{"0", "a"}}, begun = made;
+        std::uint64_t events = 0;
+        files.on_event = [&](CrashDirectory::Place) {
+          if (++events != kill_at) return;
+          killed = files.KillWithNames();
+          expected = made;
+          maybe = begun;
+        };
+        ASSERT_OK_AND_ASSIGN(db, open(Durability::kPower));
+        begun.emplace("1", "b");
+        ASSERT_THAT(db->Set("1", "b"), IsOk());
+        made = begun;
+        ASSERT_THAT(db->Close(), IsOk());
+        files.on_event = nullptr;
+        is_killed = events >= kill_at;
+        files.Clear();
+      }
+      if (!is_killed) break;
+      struct Cut {
+        Memories left;
+        Records least;
+      };
+      std::vector<Cut> cuts;
+      {
+        const TempDir directory;
+        files.PutAndObserve(directory.path(), killed);
+        const auto cut = [&](std::uint64_t count) {
+          for (; count > 0; --count) cuts.push_back({files.Crash(random, 2), expected});
+        };
+        files.on_event = [&](CrashDirectory::Place) { cut(1); };
+        ASSERT_OK_AND_ASSIGN(auto db, TypeParam::Database::Open(directory.File("db"), TypeParam::With(Durability::kPower)));
+        ASSERT_OK_AND_ASSIGN(expected, RecordsOf(*db));
+        ASSERT_TRUE(expected == maybe || !maybe.contains("1") || !expected.contains("1"));
+        ASSERT_THAT(db->Set("2", "c"), IsOk());
+        expected["2"] = "c";
+        cut(cuts_per_kill);
+        files.on_event = nullptr;
+        ASSERT_THAT(db->Close(), IsOk());
+        files.Clear();
+      }
+      for (const Cut& of : cuts) {
+        ++num_cuts;
+        const auto found = Recover<TypeParam>(of.left, Durability::kPower);
+        ASSERT_THAT(found, IsOk());
+        for (const auto& [key, value] : of.least) EXPECT_THAT(*found, testing::Contains(testing::Pair(key, value)));
+      }
+      files.Clear();
+    }
+  }
+  ReportCrashStates(num_cuts);
+}
+
 }  // namespace
 }  // namespace hako

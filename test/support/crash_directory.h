@@ -10,6 +10,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -48,6 +49,11 @@ class CrashDirectory {
     return directory;
   }
 
+  // What a kill leaves: the files by their names, and by the names that are durable.
+  struct Killed {
+    Memories now, durable;
+  };
+
   // Puts these files into an empty directory, whose names are durable.
   void Put(const std::string& directory, const Memories& memories) {
     HAKO_ASSERT(mkdir((directory + "/archive").c_str(), 0700) == 0);
@@ -68,6 +74,21 @@ class CrashDirectory {
       if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) Instance().SyncNames(KeyOf(info));
     };
   }
+  // Does both with what KillWithNames has returned: the next process does not know which names are durable.
+  void PutAndObserve(const std::string& directory, const Killed& killed) {
+    Put(directory, killed.durable);
+    Observe(directory);
+    for (const auto& [name, memory] : killed.durable)
+      HAKO_ASSERT(killed.now.contains(name) || unlink((directory + "/" + name).c_str()) == 0);
+    for (const auto& [name, memory] : killed.now) {
+      const auto durable = killed.durable.find(name);
+      if (durable != killed.durable.end() && durable->second == memory) continue;
+      const std::string path = directory + "/" + name, other = path + ".new";
+      const int fd = open(other.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+      HAKO_ASSERT(fd >= 0 && rename(other.c_str(), path.c_str()) == 0);
+      Add(KeyOf(fd), memory, fd, PlaceOf(path));
+    }
+  }
   // Forgets all files.
   void Clear() {
     FailingCalls::Instance().on_fsync = nullptr;
@@ -86,6 +107,19 @@ class CrashDirectory {
     Memories left;
     for (const auto& [name, key] : Names()) left[name] = files_.at(key).memory->Kill();
     return left;
+  }
+  Killed KillWithNames() {
+    std::map<FileLock::Key, std::shared_ptr<CrashMemory>> killed;
+    const auto by_name = [&](const NamedKeys& names) {
+      Memories left;
+      for (const auto& [name, key] : names) {
+        auto& memory = killed[key];
+        if (memory == nullptr) memory = files_.at(key).memory->Kill();
+        left[name] = memory;
+      }
+      return left;
+    };
+    return {by_name(Names()), by_name(durable_)};
   }
   // A state that the device may have after a power cut now.
   Memories Crash(Random& random, std::uint8_t boot) {

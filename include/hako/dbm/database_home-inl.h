@@ -198,13 +198,14 @@ Status DatabaseHome<LogFileT>::OpenLog(bool logs, bool has_all, const LogOptions
   // has ended has no file, so the new log takes its place in one step.
   if (named.IsNeeded() || (named.HasEnded() && !logs)) {
     HAKO_RETURN_IF_ERROR(Checkpoint());
-    if (log == nullptr && !logs) log = FindUnread(named);
     if (log != nullptr) {
       HAKO_RETURN_IF_ERROR(log->Close());
       HAKO_RETURN_IF_ERROR(log_place_.Remove());
     }
   }
-  return logs ? StartNew(options.log_bytes, nullptr, 0) : absl::OkStatus();
+  if (logs) return StartNew(options.log_bytes, nullptr, 0);
+  log_place_.RemoveUnneeded();
+  return absl::OkStatus();
 }
 
 // Whether the database may be opened for writing beside what lies there. `may_end`: with its archive, or
@@ -319,13 +320,6 @@ auto DatabaseHome<LogFileT>::CreateLog(const log::Link* last, log::Lsn lsn) -> S
   HAKO_RETURN_IF_ERROR(log->Begin({}, ZeroFill()));
   updates_.Name(id, log->position());
   return log;
-}
-
-template <File LogFileT>
-auto DatabaseHome<LogFileT>::FindUnread(const log::NamedLog& named) -> std::unique_ptr<Log> {
-  StatusOr<LogFile> file = log_place_.OpenExisting(true);
-  auto log = file.ok() ? Log::Open(*std::move(file), named.id, named.secret) : StatusOr<std::unique_ptr<Log>>(file.status());
-  return log.ok() ? *std::move(log) : nullptr;
 }
 
 }  // namespace hako

@@ -38,7 +38,9 @@
 //
 // Once a superblock names the new log, nothing of Open fails that is not a call of the file system: threads
 // are started and memory is allocated before. So an Open that fails removes the log that it has created,
-// unless a failed write or sync leaves in doubt whether a superblock names it.
+// unless a failed write or sync leaves in doubt whether a superblock names it. Such a log, and one that a
+// killed process has left, is in the file's place until the next Open for writing, which goes on in it,
+// replaces it or removes it.
 //
 // Threads: any, except Open and Close.
 #pragma once
@@ -360,8 +362,6 @@ class DatabaseHome {
   Status StartNew(std::uint64_t log_bytes, const log::Link* last, log::Lsn lsn);
   // `last`: the end of the history that the log continues; nullptr = none.
   StatusOr<std::unique_ptr<Log>> CreateLog(const log::Link* last, log::Lsn lsn);
-  // The log that the superblock named, if it exists.
-  std::unique_ptr<Log> FindUnread(const log::NamedLog& named);
 
   // ---- updates that are made again: dbm/database_replay-inl.h ----
   StatusOr<std::unique_ptr<Log>> Replay(const log::NamedLog& named, bool has_all);

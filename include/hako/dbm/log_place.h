@@ -165,6 +165,13 @@ class LogPlace {
   // Removes the log, which the database does not need any more, unless another file has taken its
   // place. REQUIRES: it is closed (unchecked: another object has it)
   Status Remove() { return path_.empty() || number_ == FileNumber{} || NumberOf(path_) != number_ ? absl::OkStatus() : RemoveFile(path_); }
+  // Removes a log that no database needs, as RefuseOther has found, and that an opening which failed or was
+  // killed has left. A file that is no log, or cannot be opened or removed, stays.
+  void RemoveUnneeded() {
+    if (path_.empty()) return;
+    StatusOr<LogFile> file = TakeFile(OpenMode::kReadWrite);
+    if (file.ok() && CheckIsLog(*file).ok() && file->Close().ok()) (void)Remove();
+  }
 
  private:
   template <class IsMine>

@@ -20,6 +20,8 @@
 //   4. The new snapshot is durable, then renamed over the old one, then its directory is synced. Until
 //      then the old snapshot counts, and the log still has all updates since.
 //   5. Only then are the segments of the log before P used again.
+// Open makes the snapshot that it finds durable before it logs an update or takes the place of a log: a
+// process that was killed may have left its end, or its name, in the page cache only.
 // Without a log, or if it has failed, the snapshot is the state of one moment, and so is what Save writes
 // (EngineOperations::ProcessState).
 //

@@ -19,6 +19,7 @@ Status MemoryHome<D, FileT, Options>::BeginAt(const Options& options) {
     HAKO_ASSIGN_OR_RETURN(const bool has_updates, this->log_place_.HasUpdatesOfOther(place_.end().log.id));
     if (has_updates) return DataLossError("the end block is damaged that names the log", incomplete);
   }
+  if (this->writable_) HAKO_RETURN_IF_ERROR(place_.MakeDurable());
   const bool is_new = place_.IsToBeReplaced() && !place_.end().log.IsNeeded() && self().Count() == 0;
   HAKO_RETURN_IF_ERROR(BeginTimes(options, is_new ? Expiry::FirstClock(options) : std::uint64_t{place_.end().clock}));
   const auto keep = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };

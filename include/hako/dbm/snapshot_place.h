@@ -11,10 +11,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -79,6 +82,19 @@ class SnapshotPlace {
     has_incomplete_end_ = reader.has_incomplete_end();
     id_ = reader.version() >= format::kSnapshotPlainVersion ? reader.id() : 0;
     return absl::OkStatus();
+  }
+
+  // Makes what Load has found durable, if anything: the process that wrote it may have died before its sync,
+  // or that may have failed. Then another sync alone is not enough, as the kernel may take unwritten pages for
+  // clean, so the last end block is written again. REQUIRES: IsWritable
+  Status MakeDurable() {
+    HAKO_DCHECK(IsWritable());
+    std::array<std::byte, sizeof(format::SnapshotBlockHeader) + sizeof(format::SnapshotEnd)> bytes;
+    const auto last = std::span(bytes).first(std::min<std::uint64_t>(offset_, bytes.size()));
+    if (last.empty()) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(file_->ReadAt(offset_ - last.size(), last));
+    HAKO_RETURN_IF_ERROR(file_->WriteAt(offset_ - last.size(), last));
+    return file_->Sync();
   }
 
   // Replaces the file by a snapshot of the records that save(FileT&, SnapshotEnd*) writes, and whose
