@@ -2,7 +2,9 @@
 // waits for a slow device, and the operation sees one state.
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <map>
@@ -19,6 +21,7 @@
 #include "hako/file/memory_file.h"
 #include "support/hooked_file.h"
 #include "support/status_matchers.h"
+#include "support/temp_dir.h"
 
 namespace hako {
 namespace {
@@ -112,6 +115,36 @@ TEST_F(HashMaintenance, DurableUpdatesContinueDuringRebuild) {
   EXPECT_THAT(db_->Rebuild(), IsOk());
   End();
   EXPECT_GE(last, first + 10);
+}
+
+// Its extents are aligned, so gaps between small ones are no room for them.
+TEST(HashRebuildTest, OfASmallFileDoesNotEnlargeIt) {
+  const TempDir directory;
+  const std::string path = directory.File("db");
+  for (const std::uint64_t count : {100u, 1000u, 2000u, 3000u, 10'000u}) {
+    for (const std::size_t size : {1u, 8u, 16u}) {
+      for (const std::uint64_t kept_of_ten : {10u, 5u, 1u}) {
+        SCOPED_TRACE(testing::Message() << count << " records, " << kept_of_ten << " tenths of them kept, values of " << size);
+        ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(path, HashOptions(), {.mode = OpenMode::kTruncate}));
+        for (std::uint64_t i = 0; i < count; ++i) ASSERT_THAT(db->Set(std::to_string(i), std::string(size, 'v')), IsOk());
+        ASSERT_THAT(db->Close(), IsOk());
+        ASSERT_OK_AND_ASSIGN(db, HashDBM<>::Open(path));
+        for (std::uint64_t i = 0; i < count; ++i) {
+          if (i % 10 >= kept_of_ten) ASSERT_THAT(db->Remove(std::to_string(i)), IsOk());
+        }
+        ASSERT_THAT(db->Close(), IsOk());
+        for (std::uint64_t before = std::filesystem::file_size(path), round = 0; round < 2; ++round) {
+          ASSERT_OK_AND_ASSIGN(db, HashDBM<>::Open(path));
+          ASSERT_THAT(db->Rebuild(), IsOk());
+          ASSERT_THAT(db->Verify(), IsOk());
+          EXPECT_EQ(db->Count(), count / 10 * kept_of_ten);
+          ASSERT_THAT(db->Close(), IsOk());
+          EXPECT_LE(std::filesystem::file_size(path), before);
+          before = std::filesystem::file_size(path);
+        }
+      }
+    }
+  }
 }
 
 // The epochs in the stamps wrap while the copy is being made.

@@ -142,8 +142,8 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   bool ShouldBeRebuilt();
   // Compacts the file beside readers and writers: moves records so that whole extents become free
   // and reusable. Close then truncates the file, and on a mapped file rebuilds the index. Takes a
-  // sixteenth of the file, at least 8 MiB, of extra space. An error leaves the database as usable
-  // as before.
+  // sixteenth of the file, at least 8 MiB, of extra space. A file from which no whole extent can be
+  // gained stays as it is. An error leaves the database as usable as before.
   Status Rebuild();
   // Synchronizes and copies that state into an empty file, beside readers and writers. A read-only
   // database copies the records that it shows. Blocks freed meanwhile are not reused before the

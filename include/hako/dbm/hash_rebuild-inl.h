@@ -22,17 +22,20 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   space_->HarvestAll(*mine, InStepsOf(*mine));
   const Status status = WithMover(*mine, [&](WriterState& mover, std::uint64_t batch) -> Status {
     std::vector<std::vector<hash::Extent>> batches;
-    std::uint64_t live_in_batch = 0;
+    std::uint64_t live_in_batch = 0, live_in_all = 0, bytes = 0;
     HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](hash::Extent extent) -> Status {
       HAKO_ASSIGN_OR_RETURN(const std::uint64_t live, space_->LiveBytes(extent));
       if (live > extent.bytes / 4 * 3) return absl::OkStatus();
       if (batches.empty() || live_in_batch + live > batch) batches.emplace_back(), live_in_batch = 0;
       batches.back().push_back(extent);
       live_in_batch += live;
+      live_in_all += live;
+      bytes += extent.bytes;
       return absl::OkStatus();
     }));
-    // A single extent would only be moved into another one.
-    if (batches.size() == 1 && batches.front().size() == 1) batches.clear();
+    // A single extent would only be moved into another one, and small ones into one that is not smaller than all of them.
+    const bool is_single = batches.size() == 1 && batches.front().size() == 1;
+    if (is_single || hash::ExtentList::AlignFor(format::kExtentAlignment, live_in_all) >= bytes) batches.clear();
     for (auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
     AsWriter(*mine, [&] { space_->ReleaseChunk(mover); });  // so that the next chunk lies lower
     return MoveDown(*mine, mover, batch);
@@ -73,8 +76,12 @@ Status HashDBM<FileT>::MoveDown(WriterState& mine, WriterState& mover, std::uint
   std::vector<hash::Extent> all, victims;
   HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](hash::Extent extent) { return all.push_back(extent), absl::OkStatus(); }));
   while (!all.empty()) {
-    std::uint64_t room = 0;
-    for (const hash::Extent& free : space_->extents().free_extents()) room += free.offset < all.back().offset ? free.bytes : 0;
+    std::uint64_t room = 0;  // for whole chunks
+    const std::uint64_t chunk = hash::ChunkSize(space_->extents().tail(), 0, format::kExtentAlignment);
+    for (const hash::Extent& free : space_->extents().free_extents()) {
+      const std::uint64_t begin = hash::ExtentList::AlignFor(chunk, free.offset), end = free.offset + free.bytes;
+      if (begin < end && free.offset < all.back().offset) room += (end - begin) / chunk * chunk;
+    }
     room = std::min(room, batch);
     for (victims.clear(); !all.empty() && all.back().bytes <= room; all.pop_back()) {
       room -= all.back().bytes;
