@@ -68,6 +68,7 @@ class Trial {
   }
 
   std::uint64_t num_queries() const { return num_queries_; }
+  std::uint64_t num_walks() const { return num_walks_; }
 
   void Run(int num_steps) {
     has_writer_ = random_.OneIn(4);
@@ -475,6 +476,7 @@ class Trial {
 
   // The pages of one size are together the whole, and so is what follows a row.
   void ComparePages() {
+    ++num_walks_;
     Wanted wanted = SomeWanted();
     wanted.after.reset();
     wanted.limit.reset();
@@ -510,21 +512,23 @@ class Trial {
   std::map<std::string, SomeIndex> indices_;
   int next_index_ = 0;
   bool has_file_ = false, has_writer_ = false, is_refused_ = false;
-  std::uint64_t num_queries_ = 0;
+  std::uint64_t num_queries_ = 0, num_walks_ = 0;
 };
 
 TEST(OracleTest, QueriesShowTheRowsOfSqlite) {
   SCOPED_TRACE(TestSeed());
   const char* const given = std::getenv("HAKO_QUERIES");
   const std::uint64_t wanted = given != nullptr ? std::strtoull(given, nullptr, 0) : 20'000 / (kSlowdown == 1 ? 1 : 10);
-  std::uint64_t num_queries = 0;
+  std::uint64_t num_queries = 0, num_walks = 0;
   for (std::uint64_t number = 0; num_queries < wanted; ++number) {
     SCOPED_TRACE(number);
     Trial trial(Random::Mix(TestSeed()) + number);
     ASSERT_NO_FATAL_FAILURE(trial.Run(300));
     num_queries += trial.num_queries();
+    num_walks += trial.num_walks();
   }
-  std::printf("%llu queries\n", static_cast<unsigned long long>(num_queries));
+  std::printf("%llu queries, of %llu walks from page to page and of single ones\n", static_cast<unsigned long long>(num_queries),
+              static_cast<unsigned long long>(num_walks));
 }
 
 TEST(OracleTest, VerifyFailsIfAQueryIsWrong) {
