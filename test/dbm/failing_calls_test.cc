@@ -250,13 +250,13 @@ auto FailingCalls::Calls() const -> std::vector<Call> {
 }
 
 TEST_P(FailingCalls, ChangeNothing) {
+  const State state = Now();
   for (const Call& call : Calls()) {
     SCOPED_TRACE(call.name);
-    const State before = Now();
     EXPECT_FALSE(call.run(*db_).ok());
-    EXPECT_EQ(Now(), before);
+    ASSERT_EQ(Now(), state);
   }
-  const auto before = Now().records;
+  const auto& before = state.records;
   EXPECT_THAT(db_->Verify(), IsOk());
   ASSERT_THAT(db_->Close(), IsOk());
   if (is_in_memory_) return;
@@ -286,11 +286,11 @@ TEST_P(FailingCalls, ChangeNothingWhenReadOnly) {
                      batch.SetAppliedIndex(8);
                      return d.Write(batch);
                    }});
+  const State before = Now();
   for (const Call& call : calls) {
     SCOPED_TRACE(call.name);
-    const State before = Now();
     EXPECT_FALSE(call.run(*db_).ok());
-    EXPECT_EQ(Now(), before);
+    ASSERT_EQ(Now(), before);
   }
 }
 

@@ -19,8 +19,6 @@
 namespace hako::hash {
 namespace {
 
-using testing::ElementsAreArray;
-
 constexpr std::uint64_t kCapacity = 4 << 20;
 
 class RecordWalkTest : public testing::Test {
@@ -81,7 +79,7 @@ TEST_F(RecordWalkTest, FindsEveryRecordInOrder) {
   Random random(1);
   for (unsigned round = 0; round < 60; ++round) {
     Churn(random);
-    ASSERT_THAT(Walked(), ElementsAreArray(Named())) << round;
+    ASSERT_EQ(Walked(), Named()) << round;
   }
   EXPECT_GT(Mine().evictions.load(), 10'000u);
 }
@@ -90,7 +88,7 @@ TEST_F(RecordWalkTest, FindsRecordsWithLongKeys) {
   Random random(2);
   for (const std::uint64_t size : {127, 128, 512, 513, 4096, 70'000, 300'000}) {
     for (unsigned i = 0; i < 5; ++i) Set(random.Bytes(size), random.Bytes(random.Below(200)));
-    ASSERT_THAT(Walked(), ElementsAreArray(Named())) << size;
+    ASSERT_EQ(Walked(), Named()) << size;
   }
 }
 
@@ -105,7 +103,7 @@ TEST_F(RecordWalkTest, FindsThoseThatBeginInAPart) {
     std::ranges::copy_if(all, std::back_inserter(within), [&](std::uint32_t handle) {
       return part.begin <= std::uint64_t{handle} << 3 && std::uint64_t{handle} << 3 < part.end;
     });
-    ASSERT_THAT(Walked(part), ElementsAreArray(within)) << part.begin << " to " << part.end;
+    ASSERT_EQ(Walked(part), within) << part.begin << " to " << part.end;
   }
 }
 
@@ -124,7 +122,7 @@ TEST_F(RecordWalkTest, IsNotMisledByValuesThatLookLikeRecords) {
     const std::string key = "copy" + std::to_string(random.Below(60));
     random.OneIn(3) ? Remove(key) : Set(key, std::string_view(records).substr(random.Below(8) * 8, random.Below(40'000)));
     if (i % 10 == 0) {
-      ASSERT_THAT(Walked(), ElementsAreArray(Named()));
+      ASSERT_EQ(Walked(), Named());
     }
   }
 }
