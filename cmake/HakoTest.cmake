@@ -2,15 +2,15 @@
 # it in a separate process, which writes the result of each test to gtest/ in the build folder. A layer without a test file is skipped.
 #
 # Of the library's tests a build may take a part:
-#   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests, strided_tests and long_tests; checked: all but
-#                      plain_tests and long_tests; sanitized: all but plain_tests; quick: of the databases those that it names in
-#                      quick_dbm_tests, of the other layers all
+#   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests, strided_tests and long_tests; sanitized: all
+#                      but plain_tests; asan: of the databases those that it names in asan_dbm_tests, of the other layers all
+#                      but plain_tests and long_tests
 #   HAKO_TEST_REPEATS  whether the suites of test/*/repeats are among them, which run again what others have, on other files,
 #                      and the house tests that compile much of hako once more
 #   HAKO_TEST_TIMEOUT  seconds that a suite may take
 #   HAKO_TEST_FILTER   of the layers above file, the tests that match this filter of GoogleTest
 include(TestUnits)
-set(HAKO_TEST_PART all CACHE STRING "Tests: all, plain, checked, sanitized or quick")
+set(HAKO_TEST_PART all CACHE STRING "Tests: all, plain, sanitized or asan")
 set(HAKO_TEST_FILTER "*" CACHE STRING "Tests: a filter for those of the layers above file")
 set(HAKO_TEST_TIMEOUT 900 CACHE STRING "Tests: seconds that a suite may take")
 option(HAKO_TEST_REPEATS "Tests: also the suites of test/*/repeats" ON)
@@ -26,13 +26,13 @@ function(hako_add_tests layer)
   list(JOIN long_tests "|" long_names)
   if(HAKO_TEST_PART STREQUAL plain)
     list(FILTER sources INCLUDE REGEX "/test/(${plain_names}|${strided_names}|${long_names})_test.cc$")
-  elseif(HAKO_TEST_PART STREQUAL checked)
-    list(FILTER sources EXCLUDE REGEX "/test/(${plain_names}|${long_names})_test.cc$")
   elseif(HAKO_TEST_PART STREQUAL sanitized)
     list(FILTER sources EXCLUDE REGEX "/test/(${plain_names})_test.cc$")
-  elseif(HAKO_TEST_PART STREQUAL quick AND layer STREQUAL dbm)
-    list(JOIN quick_dbm_tests "|" names)
+  elseif(HAKO_TEST_PART STREQUAL asan AND layer STREQUAL dbm)
+    list(JOIN asan_dbm_tests "|" names)
     list(FILTER sources INCLUDE REGEX "/test/dbm/(${names})_test.cc$")
+  elseif(HAKO_TEST_PART STREQUAL asan)
+    list(FILTER sources EXCLUDE REGEX "/test/(${plain_names}|${long_names})_test.cc$")
   endif()
   if(NOT sources)
     return()
@@ -49,14 +49,21 @@ function(hako_add_tests layer)
   set_target_properties(${program} PROPERTIES UNITY_BUILD OFF)
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/test)
   target_link_libraries(${program} PRIVATE hako::hako GTest::gmock_main)
+  # One header of the tests of the databases, and one of all others.
   get_property(precompiled GLOBAL PROPERTY hako_precompiled)
-  if(HAKO_TEST_PRECOMPILE AND precompiled)
+  if(HAKO_TEST_PRECOMPILE AND precompiled AND NOT layer STREQUAL dbm)
     target_precompile_headers(${program} REUSE_FROM ${precompiled})
   elseif(HAKO_TEST_PRECOMPILE)
-    set_property(GLOBAL PROPERTY hako_precompiled ${program})
-    target_precompile_headers(${program} PRIVATE <algorithm> <array> <atomic> <filesystem> <map> <memory> <mutex> <optional> <string>
-      <thread> <vector> <gmock/gmock.h> <gtest/gtest.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <hako/dbm/baby_dbm.h>
-      <hako/dbm/hash_dbm.h> <hako/dbm/tiny_dbm.h> <hako/dbm/tree_dbm.h> <hako/file/any_file.h>)
+    set(headers <algorithm> <array> <atomic> <filesystem> <map> <memory> <mutex> <optional> <string> <thread> <vector> <gmock/gmock.h>
+      <gtest/gtest.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <hako/dbm/baby_dbm.h> <hako/dbm/hash_dbm.h> <hako/dbm/tiny_dbm.h>
+      <hako/dbm/tree_dbm.h> <hako/file/any_file.h>)
+    if(layer STREQUAL dbm)
+      list(APPEND headers <dbm/shared_databases.h> <dbm/listing.h> <hako/dbm/any_dbm.h> <hako/dbm/array_dbm.h> <hako/dbm/restore.h>
+        <hako/dbm/salvage.h> <support/checked_value.h> <support/crash_child.h> <support/random.h> <support/status_matchers.h>)
+    else()
+      set_property(GLOBAL PROPERTY hako_precompiled ${program})
+    endif()
+    target_precompile_headers(${program} PRIVATE ${headers})
   endif()
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${program}.cmake)
   add_custom_command(TARGET ${program} POST_BUILD BYPRODUCTS ${suites} VERBATIM COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}>

@@ -15,11 +15,12 @@
 #include "hako/file/memory_file.h"
 #include "support/allocation_counter.h"
 #include "support/status_matchers.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
 
-using All = testing::Types<TreeSurroundings<MemoryMapParallelFile, 256>, TreeSurroundings<PositionalParallelFile>>;
+using All = TestTypes<testing::Types<TreeSurroundings<MemoryMapParallelFile, 256>>, TreeSurroundings<PositionalParallelFile>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Tree, AllocationFailure, All);
 
 // Runs `operation` with the n-th allocation failing, for each n until none fails.

@@ -24,6 +24,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
@@ -58,7 +59,7 @@ class AppliedIndexTest : public testing::Test {
   FileT file_ = NewFile();
   Durability durability_ = Durability::kNone;
 };
-using Files = testing::Types<MemoryFile, ArchetypeFile>;
+using Files = TestTypes<testing::Types<MemoryFile>, ArchetypeFile>;
 TYPED_TEST_SUITE(AppliedIndexTest, Files);
 
 TYPED_TEST(AppliedIndexTest, IsStoredWithRecordsAndAlone) {

@@ -20,11 +20,12 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
 
-using All = testing::Types<BabySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryMapParallelFile, 128>>;
+using All = TestTypes<testing::Types<BabySurroundings<MemoryMapParallelFile, 128>>, BabySurroundings<MemoryMapParallelFile>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Baby, DBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Baby, ConcurrentDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Baby, MultiDBMConformance, All);

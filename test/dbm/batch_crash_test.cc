@@ -130,7 +130,7 @@ void KillWriters(const HashOptions& options) {
   std::uint64_t num_acknowledged = 0, num_kept = 0;
   const auto is_lacking = [&] { return num_acknowledged <= 300u / kSlowdown || num_kept <= 30u / kSlowdown; };
   int round = 0;
-  for (const int rounds = Kills(40 / kSlowdown); KillsMore(round, rounds, is_lacking()); ++round) {
+  for (const int rounds = Kills(40); KillsMore(round, rounds, is_lacking()); ++round) {
     SCOPED_TRACE(round);
     const std::uint64_t seed = random.Next();
     const bool reorganizes = random.OneIn(2);

@@ -66,7 +66,7 @@ void CheckMemory(std::initializer_list<std::uint64_t> capacities, bool ascends) 
       [[maybe_unused]] const std::uint64_t before = AnonymousMemory();
       ASSERT_OK_AND_ASSIGN(auto db, D::Open(Options{.capacity_bytes = capacity}));
       std::uint64_t set = 0;
-      for (std::uint64_t i = 0; set < 3 * capacity / kSlowdown; ++i) {
+      for (std::uint64_t i = 0; set < 3 * capacity / (kSanitized ? kSlowdown : 1); ++i) {
         const std::string key = NumberedKey(ascends ? i : MixBits(i));
         const std::size_t size = sizes.Draw(random);
         ASSERT_THAT(db->Set(key, std::string_view(bytes).substr(0, size)), IsOk()) << key;

@@ -189,7 +189,7 @@ template <class Machine>
 void CheckCrashedLives(std::uint64_t wanted) {
   SCOPED_TRACE(TestSeed());
   std::uint64_t num_crashes = 0, num_beside = 0;
-  for (std::uint64_t number = 0; num_crashes < wanted / kSlowdown; ++number) {
+  for (std::uint64_t number = 0; num_crashes < wanted; ++number) {
     SCOPED_TRACE(number);
     Machine machine(Random::Mix(TestSeed()) + number);
     for (int life = 0; life < 12; ++life) ASSERT_NO_FATAL_FAILURE(machine.Live(life == 0 ? 30 : 120)) << "life " << life;

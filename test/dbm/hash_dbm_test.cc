@@ -33,6 +33,7 @@
 #include "support/system_call_fault.h"
 #include "support/temp_dir.h"
 #include "support/test_file.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
@@ -42,7 +43,7 @@ using Positional = HashSurroundings<PositionalParallelFile>;
 using InMemory = HashSurroundings<MemoryFile>;
 using Erased = HashSurroundings<AnyFile>;
 
-using Some = testing::Types<Mapped, Positional>;  // the others: repeats/hash_conformance_test.cc
+using Some = TestTypes<testing::Types<Mapped>, Positional>;  // the others: repeats/hash_conformance_test.cc
 INSTANTIATE_TYPED_TEST_SUITE_P(Hash, DBMConformance, Some);
 INSTANTIATE_TYPED_TEST_SUITE_P(Hash, DurableDBMConformance, Some);
 INSTANTIATE_TYPED_TEST_SUITE_P(Hash, ConcurrentDBMConformance, Some);

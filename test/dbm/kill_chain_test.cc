@@ -171,7 +171,7 @@ TYPED_TEST_SUITE(KillChainTest, CrashFiles);
 
 TYPED_TEST(KillChainTest, PowerCutAfterSeveralKillsLeavesTheLastSynchronizedState) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t wanted = CrashStates(1000) / kSlowdown;
+  const std::uint64_t wanted = CrashStates(1000);
   std::uint64_t power_cuts = 0;
   for (std::uint64_t seed = TestSeed(); power_cuts < wanted; ++seed) {
     SCOPED_TRACE(seed);
@@ -198,7 +198,7 @@ TYPED_TEST(KillChainTest, OpensEmptyIfTheCreationWasNotSynchronized) {
   std::uint64_t power_cuts = 0;
   for (const auto& death : deaths) {
     death->on_event = [&] {
-      for (int draw = 0; draw < 30; ++draw, ++power_cuts) {
+      for (int draw = 0; draw < 30 / kSlowdown; ++draw, ++power_cuts) {
         const auto found = std::make_shared<CrashMemory>(death->Crash(random), 2);
         ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TypeParam>::Open(TypeParam(found), {.seed = 7}));
         ASSERT_EQ(db->Count(), 0u);

@@ -205,7 +205,7 @@ class KillEachStoreTest : public testing::Test {
 
 TEST_F(KillEachStoreTest, LeavesABatchAsAWholeOrNotAtAll) {
   SCOPED_TRACE(TestSeed());
-  while (num_states_ < CrashStates(1500) / kSlowdown) {
+  while (num_states_ < CrashStates(1500)) {
     SCOPED_TRACE(num_states_);
     file_ = MemoryFile();
     now_ = synced_ = {};

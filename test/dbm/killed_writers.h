@@ -218,7 +218,7 @@ void KillWorkers(int num_writers, const typename Subject::Options& options, int 
   std::string path;
   Records records;
   std::uint64_t acknowledged = 0, survived = 0, index = 0;
-  const int rounds = Kills(FullSize() ? 5000 : usual_rounds / kSlowdown);
+  const int rounds = Kills(FullSize() ? 5000 * kSlowdown : usual_rounds);
   const bool is_short = options.durability == Durability::kPower || usual_rounds < 40;
   const std::uint64_t least = is_short ? 20u : 2000u / kSlowdown;
   // Fewer rounds may all be short.

@@ -95,8 +95,8 @@ int OpenAndUse(const std::string& folder, std::size_t count) {
 }
 
 TYPED_TEST(ManyDatabasesTest, TenThousandAreOpenAtOnce) {
-  if (kSlowdown > 1) GTEST_SKIP() << "a sanitizer takes more memory and address space";
-  constexpr std::size_t kCount = 10'000, kOthers = 100;
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes more memory and address space";
+  constexpr std::size_t kCount = 10'000 / kSlowdown, kOthers = 100;
   constexpr std::size_t kFiles = requires { typename TypeParam::DB::LogFile; }
   ? 2 : 1;  // of each
   const TempDir dir(TypeParam::kInFile ? FastParent(2 * kCount * kDiskMax) : TempDir::DefaultParent());
@@ -120,7 +120,7 @@ TYPED_TEST(OneRecordTest, TakesLittleMemoryAndDisk) {
   constexpr std::size_t kCount = 20;
   const TempDir dir;
   if (TypeParam::kInFile && !TypeParam::Open(dir.File("any")).ok()) GTEST_SKIP() << "no direct I/O in " << dir.path();
-  if (kSlowdown == 1) {
+  if (!kSanitized) {
     ChildProcess child([&](ChildProcess&) {
       if (!TypeParam::Open(dir.File("first")).ok()) return 1;  // what all share
       const Usage before = UsageNow();

@@ -16,6 +16,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
@@ -131,11 +132,12 @@ struct Operation {
 template <class Surroundings>
 class ModelTest : public testing::Test {};
 
-using Types = testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>,
-                             HashSurroundings<MemoryFile>, HashSurroundings<AnyFile>, TinySurroundings<MemoryMapParallelFile>,
-                             TinySurroundings<MemoryFile>, BabySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryFile, 128>,
-                             TreeSurroundings<MemoryMapParallelFile>, TreeSurroundings<MemoryFile, 128, kSmallestCache>,
-                             HashSurroundings<DirectFile<512>>, TreeSurroundings<DirectFile<1024, 0>, 512, kSmallestCache>>;
+using Types = TestTypes<
+    testing::Types<HashSurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryFile, 128>,
+                   TreeSurroundings<MemoryFile, 128, kSmallestCache>, HashSurroundings<DirectFile<512>>>,
+    HashSurroundings<PositionalParallelFile>, HashSurroundings<MemoryFile>, HashSurroundings<AnyFile>, TinySurroundings<MemoryFile>,
+    BabySurroundings<MemoryMapParallelFile>, TreeSurroundings<MemoryMapParallelFile>,
+    TreeSurroundings<DirectFile<1024, 0>, 512, kSmallestCache>>;
 TYPED_TEST_SUITE(ModelTest, Types);
 
 // With a cache that is too small for the records.

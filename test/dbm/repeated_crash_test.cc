@@ -87,7 +87,7 @@ TYPED_TEST_SUITE(RepeatedCrashTest, CrashFiles);
 
 TYPED_TEST(RepeatedCrashTest, TheSameRecordsWrittenAfterEachCrashStayOutOfTheSynchronizedState) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t wanted = CrashStates(1000) / kSlowdown;
+  const std::uint64_t wanted = CrashStates(1000);
   for (std::uint64_t seed = TestSeed(); this->num_crashes() < wanted; ++seed) {
     SCOPED_TRACE(seed);
     ASSERT_NO_FATAL_FAILURE(this->Create(seed));

@@ -18,6 +18,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/temp_dir.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
@@ -101,7 +102,7 @@ class SalvageIndexTest : public testing::Test {
   std::vector<std::uint64_t> sectors_;
 };
 
-using Databases = testing::Types<HashDBM<>, HashDBM<PositionalParallelFile>>;
+using Databases = TestTypes<testing::Types<HashDBM<>>, HashDBM<PositionalParallelFile>>;
 TYPED_TEST_SUITE(SalvageIndexTest, Databases);
 
 TYPED_TEST(SalvageIndexTest, DamagedSectorCostsNoRecord) {

@@ -19,6 +19,7 @@
 #include "hako/file/memory_file.h"
 #include "support/child_process.h"
 #include "support/temp_dir.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
@@ -88,7 +89,7 @@ class SalvageStatesTest : public testing::Test {
   Random random_{TestSeed()};
 };
 
-using Databases = testing::Types<HashDBM<>, HashDBM<PositionalParallelFile>, TreeDBM<>, TreeDBM<PositionalParallelFile>>;
+using Databases = TestTypes<testing::Types<HashDBM<>, TreeDBM<PositionalParallelFile>>, HashDBM<PositionalParallelFile>, TreeDBM<>>;
 TYPED_TEST_SUITE(SalvageStatesTest, Databases);
 
 TYPED_TEST(SalvageStatesTest, UpdatesOfTheLogAreApplied) {

@@ -18,6 +18,7 @@
 #include "support/allocation_counter.h"
 #include "support/sanitizers.h"
 #include "support/temp_dir.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
@@ -90,7 +91,7 @@ class SalvageTest : public testing::Test {
   Random random_{TestSeed()};
 };
 
-using Databases = testing::Types<HashDBM<>, HashDBM<PositionalParallelFile>, TreeDBM<>, TreeDBM<PositionalParallelFile>>;
+using Databases = TestTypes<testing::Types<HashDBM<>, TreeDBM<PositionalParallelFile>>, HashDBM<PositionalParallelFile>, TreeDBM<>>;
 TYPED_TEST_SUITE(SalvageTest, Databases);
 
 TYPED_TEST(SalvageTest, UndamagedFileGivesAnEqualDatabase) {

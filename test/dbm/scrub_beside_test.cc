@@ -27,6 +27,7 @@
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
 #include "support/test_file.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
@@ -78,9 +79,9 @@ class ScrubConcurrentTest : public testing::Test {
   TempDir dir_;
 };
 
-using BesideCases = testing::Types<BesideCase<HashDBM<>, false>, BesideCase<HashDBM<PositionalParallelFile>, false>,
-                                   BesideCase<HashDBM<PositionalParallelFile>, true>, BesideCase<TreeDBM<>, false>,
-                                   BesideCase<TreeDBM<PositionalParallelFile>, false>, BesideCase<TreeDBM<PositionalParallelFile>, true>>;
+using BesideCases = TestTypes<testing::Types<BesideCase<HashDBM<>, false>, BesideCase<TreeDBM<PositionalParallelFile>, true>>,
+                              BesideCase<HashDBM<PositionalParallelFile>, false>, BesideCase<HashDBM<PositionalParallelFile>, true>,
+                              BesideCase<TreeDBM<>, false>, BesideCase<TreeDBM<PositionalParallelFile>, false>>;
 TYPED_TEST_SUITE(ScrubConcurrentTest, BesideCases);
 
 TYPED_TEST(ScrubConcurrentTest, FindsNothingBesideWriters) {

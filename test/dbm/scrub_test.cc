@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "support/temp_dir.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
@@ -92,9 +93,9 @@ struct ScrubCase {
     return options;
   }
 };
-using ScrubCases = testing::Types<ScrubCase<HashDBM<>, false>, ScrubCase<HashDBM<PositionalParallelFile>, false>,
-                                  ScrubCase<HashDBM<PositionalParallelFile>, true>, ScrubCase<TreeDBM<>, false>,
-                                  ScrubCase<TreeDBM<PositionalParallelFile>, false>, ScrubCase<TreeDBM<PositionalParallelFile>, true>>;
+using ScrubCases = TestTypes<testing::Types<ScrubCase<HashDBM<>, false>, ScrubCase<TreeDBM<PositionalParallelFile>, true>>,
+                             ScrubCase<HashDBM<PositionalParallelFile>, false>, ScrubCase<HashDBM<PositionalParallelFile>, true>,
+                             ScrubCase<TreeDBM<>, false>, ScrubCase<TreeDBM<PositionalParallelFile>, false>>;
 TYPED_TEST_SUITE(ScrubTest, ScrubCases);
 
 TYPED_TEST(ScrubTest, FindsNothingInAnUndamagedFile) {

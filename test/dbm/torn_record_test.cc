@@ -174,7 +174,7 @@ void CutPowerIn(const LargeSet& set, std::uint64_t states) {
 
 TEST(TornRecordTest, PowerCutInALargeSetLeavesTheSynchronizedState) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t states = CrashStates(400) / kSlowdown;
+  const std::uint64_t states = CrashStates(400);
   for (const bool reuse : {false, true}) {
     const auto set = LargeSet::Make(SparseValue(std::size_t{2} << 20, 5), reuse);
     ASSERT_NO_FATAL_FAILURE(CutPowerIn<BootedMemoryFile>(set, states / 4));
@@ -189,7 +189,7 @@ TEST(TornRecordTest, PowerCutInASetOfRandomBytesIsRecoveredInBoundedTime) {
   std::uint64_t compared = 0;
   for (const std::size_t mib : {2, 8}) {
     const auto set = LargeSet::Make(Random(TestSeed()).Bytes(mib << 20), mib == 2);
-    const std::uint64_t states = CrashStates(40) / mib / kSlowdown + 1;
+    const std::uint64_t states = CrashStates(40) / mib + 1;
     ASSERT_NO_FATAL_FAILURE(CutPowerIn<BootedMemoryFile>(set, states));
     compared += states;
   }
@@ -199,7 +199,7 @@ TEST(TornRecordTest, PowerCutInASetOfRandomBytesIsRecoveredInBoundedTime) {
 TEST(TornRecordTest, PowerCutInASetOf64MiBLeavesTheSynchronizedState) {
   SCOPED_TRACE(TestSeed());
   const auto set = LargeSet::Make(SparseValue(std::size_t{64} << 20, 5), true);
-  const std::uint64_t states = CrashStates(32) / 32 / kSlowdown + 1;
+  const std::uint64_t states = CrashStates(32) / 32 + 1;
   ASSERT_NO_FATAL_FAILURE(CutPowerIn<BootedMemoryFile>(set, states));
   ReportCrashStates(states);
 }

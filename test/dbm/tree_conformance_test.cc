@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/tree_dbm.h"
 #include "support/archetypes.h"
+#include "support/test_types.h"
 
 namespace hako {
 namespace {
@@ -15,7 +16,8 @@ static_assert(DBM<TreeDBM<>> && DBM<TreeDBM<PositionalParallelFile>> && DBM<Tree
               DBM<TreeDBM<ArchetypeFile>>);
 
 using Mapped = testing::Types<TreeSurroundings<MemoryMapParallelFile>>;
-using Some = testing::Types<TreeSurroundings<MemoryMapParallelFile>, TreeSurroundings<PositionalParallelFile>>;  // the others: repeats
+using Some =
+    TestTypes<testing::Types<TreeSurroundings<PositionalParallelFile>>, TreeSurroundings<MemoryMapParallelFile>>;  // the others: repeats
 INSTANTIATE_TYPED_TEST_SUITE_P(Tree, DBMConformance, Some);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tree, DurableDBMConformance, Some);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tree, ConcurrentDBMConformance, Mapped);

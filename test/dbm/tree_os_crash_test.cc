@@ -251,7 +251,7 @@ TYPED_TEST_SUITE(TreePowerCutTest, CrashFiles);
 
 TYPED_TEST(TreePowerCutTest, RestoresExactlyTheLastCheckpoint) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t wanted = CrashStates(2000) / kSlowdown;
+  const std::uint64_t wanted = CrashStates(2000);
   std::uint64_t num_crashes = 0;
   for (std::uint64_t number = 0; num_crashes < wanted; ++number) {
     SCOPED_TRACE(number);

@@ -11,16 +11,20 @@
 #include <string>
 #include <utility>
 
+#include "support/sanitizers.h"
+
 namespace hako {
 
-// How many states a test draws at least: HAKO_CRASH_STATES, or `usual`.
+// How many states a test draws at least: HAKO_CRASH_STATES, or `usual`, of which it is a part where
+// loops are shorter.
 inline std::uint64_t CrashStates(std::uint64_t usual) {
   const char* given = std::getenv("HAKO_CRASH_STATES");
-  return given != nullptr ? std::strtoull(given, nullptr, 0) : usual;
+  return given != nullptr ? std::strtoull(given, nullptr, 0) : std::max<std::uint64_t>(usual / kSlowdown, 1);
 }
 
-// How many processes a test kills: HAKO_KILLS, or `usual` if that is more.
+// How many processes a test kills: HAKO_KILLS, or `usual` if that is more; of these a part, as above.
 inline int Kills(int usual) {
+  usual = std::max(usual / kSlowdown, 2);
   const char* given = std::getenv("HAKO_KILLS");
   return given != nullptr ? std::max(usual, std::atoi(given)) : usual;
 }

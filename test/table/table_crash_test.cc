@@ -181,7 +181,7 @@ class Machine {
 
 TEST(TableCrashTest, LeavesRowsAndEntriesOfOneMoment) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t wanted = CrashStates(600) / kSlowdown;
+  const std::uint64_t wanted = CrashStates(600);
   std::uint64_t num_crashes = 0;
   for (std::uint64_t number = 0; num_crashes < wanted; ++number) {
     SCOPED_TRACE(number);

@@ -11,6 +11,7 @@ class FileOptionsTest : public ToolTest {
   std::string Attribute(const std::string& name) { return RunTool({"inspect", path_, name}).out; }
 };
 
+#if HAKO_TOOL_OTHER_TREES  // which the tool may be built without
 TEST_F(FileOptionsTest, OpensTreesOfOtherOrdersWithoutOptions) {
   ASSERT_EQ(RunTool({"create", path_ + "?order=decimal"}).exit_code, 0);
   ASSERT_EQ(RunTool({"import", path_}, "10\tten\n9\tnine\n-1\tminus\n100\thundred\n").exit_code, 0);
@@ -41,6 +42,7 @@ TEST_F(FileOptionsTest, OpensCompressedTreesWithoutOptions) {
     EXPECT_EQ(RunTool({"verify", path_}).exit_code, 0);
   }
 }
+#endif
 
 TEST_F(FileOptionsTest, OptionsInNamesSelectTheAccess) {
   for (const std::string name : {"d.hkh", "d.hkt"}) {

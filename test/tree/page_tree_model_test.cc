@@ -14,6 +14,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_types.h"
 #include "support/toy_tree.h"
 
 namespace hako {
@@ -226,8 +227,8 @@ class PageTreeModelTest : public testing::Test {
 };
 
 using Trees =
-    testing::Types<ToyTree<ToyPageSpace<true>, BytewiseComparator>, ToyTree<ToyPageSpace<false>, BytewiseComparator>,
-                   ToyTree<ToyPageSpace<true>, CaseInsensitiveComparator>, ToyTree<ToyPageSpace<false>, CaseInsensitiveComparator>>;
+    TestTypes<testing::Types<ToyTree<ToyPageSpace<true>, BytewiseComparator>, ToyTree<ToyPageSpace<false>, CaseInsensitiveComparator>>,
+              ToyTree<ToyPageSpace<false>, BytewiseComparator>, ToyTree<ToyPageSpace<true>, CaseInsensitiveComparator>>;
 TYPED_TEST_SUITE(PageTreeModelTest, Trees);
 
 TYPED_TEST(PageTreeModelTest, AgreesWithAMap) {
