@@ -128,7 +128,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     return update::Decide(std::span(decisions_), batch_.visit, show);
   }
 
-  Status ShowLong(std::size_t index, std::optional<std::string_view>* value) const {
+  Status ShowLong(std::size_t index, std::optional<std::string_view>* value) {
     const auto found = long_values_.find(index);
     if (found == long_values_.end()) return absl::DataLossError("a page refers to a long value, but the tree has none");
     HAKO_RETURN_IF_ERROR(found->second.status());
