@@ -27,11 +27,11 @@ namespace {
 
 // An order without prefixes and heads, and one with heads only.
 struct BackwardComparator {
-  static constexpr std::string_view kName = "backward";
+  [[maybe_unused]] static constexpr std::string_view kName = "backward";
   static int Compare(std::string_view a, std::string_view b) { return b.compare(a); }
 };
 struct SizeComparator {
-  static constexpr std::string_view kName = "size";
+  [[maybe_unused]] static constexpr std::string_view kName = "size";
   static int Compare(std::string_view a, std::string_view b) {
     return a.size() != b.size() ? (a.size() < b.size() ? -1 : 1) : a.compare(b);
   }

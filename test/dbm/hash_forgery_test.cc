@@ -102,8 +102,8 @@ void UseEverything(Db& db, Random& random) {
         (void)db.Remove(key);
         break;
       case 1: {
-        const std::string value = CheckedValue(key, 50);
-        (void)db.CompareExchange(key, Expect::Absent(), Action::Set(value));
+        const std::string added = CheckedValue(key, 50);
+        (void)db.CompareExchange(key, Expect::Absent(), Action::Set(added));
         break;
       }
       case 2: {

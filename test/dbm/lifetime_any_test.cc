@@ -13,16 +13,16 @@ namespace hako {
 namespace {
 
 struct Hash {
-  static constexpr const char* kName = "casket.hkh";
+  [[maybe_unused]] static constexpr const char* kName = "casket.hkh";
 };
 struct Tree {
   static constexpr const char* kName = "casket.hkt?file=pos";
 };
 struct SavedTiny {
-  static constexpr const char* kName = "casket.hks";
+  [[maybe_unused]] static constexpr const char* kName = "casket.hks";
 };
 struct SavedBaby {
-  static constexpr const char* kName = "casket.hks?dbm=baby";
+  [[maybe_unused]] static constexpr const char* kName = "casket.hks?dbm=baby";
 };
 
 template <class Kind>

@@ -32,7 +32,7 @@ namespace {
 
 // Not the order of memcmp, so that pages hold whole keys.
 struct Backwards {
-  static constexpr std::string_view kName = "backwards";
+  [[maybe_unused]] static constexpr std::string_view kName = "backwards";
   static int Compare(std::string_view a, std::string_view b) { return b.compare(a); }
 };
 

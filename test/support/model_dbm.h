@@ -56,9 +56,10 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor, std::uint64_t* = nullptr) {
     const auto visit = [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
-      if constexpr (!MultiReadVisitor<std::remove_reference_t<V>>) return visitor(i, value);
-      visitor(i, value);
-      return Action::Keep();
+      if constexpr (MultiReadVisitor<std::remove_reference_t<V>>)
+        return visitor(i, value), Action::Keep();
+      else
+        return visitor(i, value);
     };
     return ProcessMulti(Batch<Action>{keys, MultiUpdateRef(visit)});
   }
