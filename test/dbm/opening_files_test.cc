@@ -125,7 +125,7 @@ class MemoryForOpenings {
 };
 
 // Nothing needs memory once a superblock, or a snapshot, names the log.
-TEST(OpeningsTest, WithoutMemoryLeaveNoFile) {
+TEST(OpeningFilesTest, WithoutMemoryLeaveNoFile) {
   std::uint64_t num_failed = 0;
   for (const Kind& kind : kKinds) {
     for (const Left left : {Left::kAbsent, Left::kBegun, Left::kClosed, Left::kKilled}) {
@@ -141,7 +141,7 @@ TEST(OpeningsTest, WithoutMemoryLeaveNoFile) {
 }
 
 // The same for a table, which needs more once its tree is open: it gives the log up again.
-TEST(OpeningsTest, TablesWithoutMemoryLeaveNoFile) {
+TEST(OpeningFilesTest, TablesWithoutMemoryLeaveNoFile) {
   for (const bool exists : {false, true}) {
     for (const bool has_archive : {false, true}) {
       for (const auto which : {FailingAllocation::Which::kOnce, FailingAllocation::Which::kFromThenOn}) {
@@ -178,7 +178,7 @@ TEST(OpeningsTest, TablesWithoutMemoryLeaveNoFile) {
 
 // An opening that cannot sync, or is killed, may leave a log that no superblock names. The next one for writing
 // removes it, though it has none itself.
-TEST(OpeningsTest, OnesWithoutALogRemoveAnUnneededOne) {
+TEST(OpeningFilesTest, OnesWithoutALogRemoveAnUnneededOne) {
   std::uint64_t num_left = 0;
   for (const Kind& kind : kKinds) {
     for (const bool had_log : {false, true}) {
@@ -226,7 +226,7 @@ TEST(OpeningsTest, OnesWithoutALogRemoveAnUnneededOne) {
 }
 
 // But not a file that is no log, or one that may be needed.
-TEST(OpeningsTest, OnesWithoutALogKeepAnythingElse) {
+TEST(OpeningFilesTest, OnesWithoutALogKeepAnythingElse) {
   for (const Kind& kind : kKinds) {
     SCOPED_TRACE(kind.name);
     const TempDir directory(TempDir::MemoryParent());
@@ -260,7 +260,7 @@ TEST(OpeningsTest, OnesWithoutALogKeepAnythingElse) {
 }
 
 // A snapshot that has no room for the name of a log does not name it.
-TEST(OpeningsTest, WithoutRoomLeaveNoLog) {
+TEST(OpeningFilesTest, WithoutRoomLeaveNoLog) {
   for (const Kind& kind : kKinds) {
     if (!kind.IsInMemory()) continue;
     for (const int error : {EIO, ENOSPC}) {
@@ -288,7 +288,7 @@ TEST(OpeningsTest, WithoutRoomLeaveNoLog) {
 }
 
 // An opening that fails for what it asks for leaves no file, and nothing in one that was empty.
-TEST(OpeningsTest, RefusedOnesLeaveNoFile) {
+TEST(OpeningFilesTest, RefusedOnesLeaveNoFile) {
   TempDir directory;
   const std::string file = directory.File("a"), link = directory.File("link");
   fs::create_symlink(file, link);
