@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "hako/base/language.h"
+
 namespace hako {
 
 // Returns a random number that is never 0.
