@@ -66,8 +66,6 @@ StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(std::unique_ptr<internal::Any
 }
 HAKO_OR_NO_MEMORY
 
-bool TableDBM::HasFile() const { return core_->store->GetType().has_value(); }
-
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenIn(std::unique_ptr<internal::AnyDatabase> store, const TableOptions& options,
                                                      std::string_view path, FunctionRef<Status()> open_store) {
   std::unique_ptr<TableDBM> opened(new TableDBM(std::make_unique<TableCore>(std::move(store), options.sort_bytes)));
@@ -333,11 +331,12 @@ StatusOr<std::uint64_t> TableDBM::RemoveAll() HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-Status TableDBM::Synchronize(SyncMode mode) { return HasFile() ? core_->store->Synchronize(mode) : core_->store->CheckOpen(); }
+Status TableDBM::Synchronize(SyncMode mode) { return core_->store->Synchronize(mode); }
 std::uint64_t TableDBM::LastLsn() { return core_->store->LastLsn(); }
-Status TableDBM::WaitDurable(std::uint64_t lsn) { return HasFile() ? core_->store->WaitDurable(lsn) : core_->store->CheckOpen(); }
+Status TableDBM::WaitDurable(std::uint64_t lsn) { return core_->store->WaitDurable(lsn); }
 Status TableDBM::CopyTo(const std::string& path) {
-  return HasFile() ? core_->store->CopyTo(path) : absl::UnimplementedError("a table in memory has no file to copy");
+  if (!core_->store->GetType()) return absl::UnimplementedError("a table in memory has no file to copy");
+  return core_->store->CopyTo(path);
 }
 bool TableDBM::ShouldBeRebuilt() { return core_->store->ShouldBeRebuilt(); }
 Status TableDBM::Rebuild() { return core_->store->Rebuild(); }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/dbm/baby_dbm.h"
 #include "hako/table/table_dbm.h"
 #include "support/file_system.h"
 #include "support/status_matchers.h"
@@ -119,6 +121,28 @@ TEST_P(TableFileTest, SmallestPagesTakeTheLongestKeys) {
   EXPECT_THAT(table->Select().Where(Column("s").BeginsWith("bb")).Keys(),
               IsOkAndHolds(ElementsAre(std::string(TableLimits::kKeySize, 'b'))));
   EXPECT_THAT(table->Verify(), IsOk());
+}
+
+// A table in a database in memory that has a snapshot file.
+TEST(TableSnapshotTest, SynchronizeAndWaitDurableSaveTheRows) {
+  const TempDir dir;
+  const std::string path = dir.File("t.hks"), copy = dir.File("copy.hks");
+  const auto rows_in_file = [&]() -> StatusOr<std::uint64_t> {
+    std::filesystem::copy_file(path, copy, std::filesystem::copy_options::overwrite_existing);
+    HAKO_ASSIGN_OR_RETURN(auto tree, BabyDBM<>::Open(copy));
+    HAKO_ASSIGN_OR_RETURN(const auto table, TableDBM::Open(std::move(tree)));
+    return table->Count();
+  };
+  ASSERT_OK_AND_ASSIGN(auto tree, BabyDBM<>::Open(path, {.durability = Durability::kNone}));
+  ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(std::move(tree)));
+  ASSERT_THAT(table->Put("a", {{"n", 1}}), IsOk());
+  ASSERT_THAT(table->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_THAT(rows_in_file(), IsOkAndHolds(1u));
+  ASSERT_THAT(table->Put("b", {{"n", 2}}), IsOk());
+  ASSERT_THAT(table->WaitDurable(table->LastLsn()), IsOk());
+  EXPECT_THAT(rows_in_file(), IsOkAndHolds(2u));
+  EXPECT_THAT(table->CopyTo(dir.File("other")), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_THAT(table->Close(), IsOk());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, TableFileTest, testing::Values(Way::kMapped, Way::kPositional, Way::kDirect), [](const auto& way) {

@@ -138,7 +138,6 @@ class AnyDBM : public Operations<AnyDBM> {
   // Wraps an open database.
   template <DBM D>
   explicit AnyDBM(std::unique_ptr<D> db) : inside_(std::make_unique<internal::AnyModel<D>>(std::move(db))) {}
-  explicit AnyDBM(std::unique_ptr<internal::AnyDatabase> inside) : inside_(std::move(inside)) {}
 
   // Neither copyable nor movable. The destructor closes the database if the application has not.
   AnyDBM(const AnyDBM&) = delete;
@@ -297,13 +296,14 @@ class AnyDBM : public Operations<AnyDBM> {
 
  private:
   friend class MultiOperations<AnyDBM>;
+  explicit AnyDBM(std::unique_ptr<Database> inside) : inside_(std::move(inside)) {}
   Database::Order KeyOrder() const { return inside_->KeyOrder(); }
   // Makes an AnyDBM of the database that open() returns. After open() nothing can fail.
   template <class D, class OpenD>
   static StatusOr<std::unique_ptr<AnyDBM>> Over(OpenD&& open) {
     auto model = std::make_unique<internal::AnyModel<D>>();
     auto& inside = *model;
-    auto any = std::make_unique<AnyDBM>(std::unique_ptr<Database>(std::move(model)));
+    std::unique_ptr<AnyDBM> any(new AnyDBM(std::unique_ptr<Database>(std::move(model))));
     HAKO_ASSIGN_OR_RETURN(auto db, open());
     inside.Take(std::move(db));
     return any;

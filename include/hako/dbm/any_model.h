@@ -26,7 +26,7 @@ namespace hako::internal {
 
 inline Status NoOrderError() { return absl::UnimplementedError("this kind of database is not ordered"); }
 
-// A cursor: see dbm/hash_cursor.h and dbm/tree_cursor.h. What it shows is read without a virtual call.
+// A cursor: see dbm/hash_cursor.h and dbm/tree_cursor.h. Its key and value are read without a virtual call.
 class AnyCursor {
  public:
   virtual ~AnyCursor() = default;
@@ -41,7 +41,8 @@ class AnyCursor {
   virtual void JumpLower(std::string_view key, bool inclusive) = 0;
   virtual void JumpUpper(std::string_view key, bool inclusive) = 0;
   virtual void Previous() = 0;
-  // Of a tree; of an array the first two are JumpUpper(key, true), and the third returns 0.
+  // Of a tree. Of another database the first two are JumpUpper(key, true), and the third returns 0.
+  // REQUIRES: Valid(), for the last two (checked in JumpAhead and CountAbout of TreeCursor)
   virtual void JumpBriefly(std::string_view key) = 0;
   virtual void JumpAhead(std::string_view key) = 0;
   virtual std::uint64_t CountAbout(std::string_view key) const = 0;

@@ -124,7 +124,8 @@ class TableDBM {
   // requires a file, such as Durability::kPower or a log archive.
   static StatusOr<std::unique_ptr<TableDBM>> OpenInMemory(const TableOptions& options = {});
   // Opens the table in a TreeDBM or BabyDBM of any file, in bytewise order. A database without records
-  // becomes a new table.
+  // becomes a new table. The options of a TreeDBM must have the type kTableType. If it fails, it closes the
+  // database, and removes a file that this has created.
   template <OrderedDBM Tree>
   requires requires(Tree& tree) { tree.PrefixRange(""); }
   static StatusOr<std::unique_ptr<TableDBM>> Open(std::unique_ptr<Tree> tree, const TableOptions& options = {}) HAKO_TRY {
@@ -232,13 +233,12 @@ class TableDBM {
 
  private:
   explicit TableDBM(std::unique_ptr<table::TableCore> core);
-  // The common part of the openings. `on_failure` runs while the store is still open. Opens the
-  // table in the database that open_store() opens for `store`, once the table has its memory.
+  // The common part of the openings. Opens the table in the database that open_store() opens for
+  // `store`, once the table has its memory. If it fails then, it closes the database unkept.
   // `path`, or "", is for errors.
   static StatusOr<std::unique_ptr<TableDBM>> OpenIn(std::unique_ptr<internal::AnyDatabase> store, const TableOptions& options,
                                                     std::string_view path, FunctionRef<Status()> open_store);
   Status Begin(const TableOptions& options);
-  bool HasFile() const;
   Status CheckRows(std::string_view name);
   StatusOr<std::uint64_t> RemoveAll();
 
