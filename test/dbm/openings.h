@@ -1,4 +1,4 @@
-// What the tests of openings that fail share: kinds of databases, their options, and processes of their own.
+// Shared by the tests of openings that fail: kinds of databases, their options, and child processes.
 #pragma once
 
 #include <signal.h>
@@ -38,7 +38,7 @@ inline constexpr std::array kKinds = {Kind{"mapped hash", AnyOptions::kHash, "mm
                                       Kind{"array", AnyOptions::kArray, "mmap"},      Kind{"tiny", AnyOptions::kTiny, "mmap"},
                                       Kind{"baby", AnyOptions::kBaby, "mmap"}};
 
-// What a database is made of.
+// A kind of database, with the options that it was created with.
 struct Base {
   Kind kind;
   Durability level = Durability::kProcess;
@@ -77,12 +77,13 @@ inline std::set<std::string> NamesBelow(const std::string& directory) {
 
 inline constexpr int kFailed = 3, kOpened = 4, kThrew = 5;
 
-// A process that runs body(), which returns its result, and what it has said.
+// How a child process has ended: the result of body(), and the text that this has passed on.
 struct Outcome {
   bool is_killed = false;
   int result = 0;
   std::string said;
 };
+// Runs body(say) in a child process.
 template <class Body>
 Outcome RunProcess(Body body) {
   constexpr std::size_t kSize = 4096;

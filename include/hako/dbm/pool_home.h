@@ -52,7 +52,7 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   // Whether more than half of the file is free. False for files of up to 1 MiB.
   bool ShouldBeRebuilt();
   // Moves pages to the front of the file and truncates it, beside readers and writers. The next checkpoint,
-  // such as that of Close, makes the file longer by what it writes, as it keeps the images that it replaces.
+  // such as that of Close, makes the file longer by the pages that it writes, as it keeps those that they replace.
   // An error leaves the database as usable as before.
   Status Rebuild();
   // Copies the state at the moment of the call into an empty file, beside readers and writers,
