@@ -10,7 +10,7 @@
 //   heads     i32 for each slot: four bytes of the key, in a form that compares as a signed number;
 //             INT32_MAX after the last slot in use
 //   children  u32 for each slot, in inner pages: the id of the child
-//   offsets   u16 for each slot: where its cell begins, counted back from the page's end
+//   offsets   u16 for each slot: where its cell begins, counted backwards from the page's end
 //   (room)
 //   cells     [u8 suffix size][u8 value size][rest of the key][value], growing downwards
 //   fences    the bounds of the keys that belong here: high, then low
@@ -114,7 +114,7 @@ struct OverflowValue {
 
 // The properties of the key order on which the bytes of a page depend.
 struct PageOrder {
-  // Bytes of a suffix that the head holds: 4 if the order is that of memcmp, else 0.
+  // The number of bytes of a suffix that the head holds: 4 if the order is that of memcmp, else 0.
   unsigned inlined;
   int (*compare)(std::string_view a, std::string_view b);
   std::int32_t (*head)(std::string_view key);  // takes the whole key, without its prefix removed

@@ -51,7 +51,7 @@ class BucketScan {
   // Copies the records of the next bucket; false at the end. After an error, SkipDamage may be
   // called.
   StatusOr<bool> Step();
-  // Makes the next Step continue behind the damage for which the last one failed: in the same
+  // Makes the next Step continue after the damage for which the last one failed: in the same
   // bucket without the damaged record, or in the next bucket if a chain is broken. Returns false if
   // the last Step did not fail.
   bool SkipDamage() {

@@ -1,4 +1,4 @@
-// The file of a HashDBM as a sequence of extents behind a superblock (format/hash_file_format.h):
+// The file of a HashDBM as a sequence of extents after a superblock (format/hash_file_format.h):
 // the state that the last user left, the commit protocol, and space.
 //
 // Invariants

@@ -38,7 +38,7 @@ class ExtentReader {
   struct Window {
     std::uint64_t offset = 0, bytes = 0;
     std::vector<Extent> extents;
-    Extent huge{};  // behind `extents`, and not read; 0 bytes = none
+    Extent huge{};  // after `extents`, and not read; 0 bytes = none
     const char* At(const Extent& extent) const { return reinterpret_cast<const char*>(buffer.get()) + (extent.offset - offset); }
 
     AlignedBuffer buffer;

@@ -176,7 +176,7 @@ class HeapFile {
     const auto at = [bits](int i) { return format::Stamp(static_cast<std::uint16_t>(bits >> (16 * i))); };
     return {at(0), at(1), at(2)};
   }
-  static constexpr std::uint64_t kStampAt = 4;  // behind the check
+  static constexpr std::uint64_t kStampAt = 4;  // after the check
   std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
   unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
     return UnitsClassOf(format::RecordHeadSize(format::LengthsSize(key_size, value_size)) + key_size + value_size);

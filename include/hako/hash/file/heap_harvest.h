@@ -158,7 +158,7 @@ class HeapHarvest {
       if (leftover != format::Leftover::kFree) kept.Keep(heap_.OffsetOf(record.handle), heap_.BlockBytes(record));
       return absl::OkStatus();
     };
-    // If a part cannot be read, everything behind the last record that could be read stays unused.
+    // If a part cannot be read, everything after the last record that could be read stays unused.
     const auto doubt = [&](std::uint32_t, format::Stamp) { kept.Doubt(); };
     if (heap_.template ScanExtent<Heap::Trust::kLiveHeads>(extent, bytes, visit, doubt).ok()) kept.Leave();
   }

@@ -44,7 +44,7 @@ class HeapIndex {
   bool index_is_in_memory() const { return arena_ != nullptr; }
   // The extents of the index, in the file or in memory.
   std::vector<format::IndexExtentEntry> IndexExtents() const { return arena_ != nullptr ? arena_->extents() : Table(); }
-  // At a clean close, writes an index that is in memory behind `end`, the end of everything else.
+  // At a clean close, writes an index that is in memory after `end`, the end of everything else.
   // Returns the check of the written bytes, 0 if nothing was written.
   StatusOr<std::uint64_t> SaveIndex(std::uint64_t end) { return arena_->Save(file_, end, file_.super().secret); }
   StatusOr<bool> LoadIndex(std::uint64_t end, std::uint64_t check) { return arena_->Load(file_, end, file_.super().secret, check); }

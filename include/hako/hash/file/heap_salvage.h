@@ -206,7 +206,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     std::memcpy(bytes + Base::kStampAt, &any_valid, sizeof(any_valid));
     return this->DecodeWholeHead(bytes, size, offset, head);
   }
-  // The record behind an intact head, in `bytes` or in `room`; nullopt if it is damaged.
+  // The record after an intact head, in `bytes` or in `room`; nullopt if it is damaged.
   std::optional<RecordView> ReadRecord(WindowBytes<Source>& bytes, std::uint64_t offset, const Head& head, std::string* room) const {
     const std::uint64_t size = head.lengths.key_size + head.lengths.value_size, at = offset + head.key_at();
     if (offset + head.size() > this->extents_->file().end()) return std::nullopt;  // checked before memory is taken

@@ -22,7 +22,7 @@ Status HeapFile<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit
   return absl::OkStatus();
 }
 
-// Continues behind the end of a record rather than the end of its block, because dead records may
+// Continues after the end of a record rather than the end of its block, because dead records may
 // follow there.
 //
 // A record that the durable state does not have may share its block with a newer record. Its check

@@ -1,9 +1,9 @@
 // An index in memory: that of a file that is not mapped, or that had no room for it. If the
-// file is not mapped, a clean close saves the index behind everything else in the file, so that the
+// file is not mapped, a clean close saves the index after everything else in the file, so that the
 // next Open reads it instead of all records.
 //
 // The image: 8-byte numbers: the number of extents, then {bytes, 1 if of overflow buckets} for
-// each; zeros up to a multiple of 4 KiB; then the extents' bytes. Extents are allocated one behind
+// each; zeros up to a multiple of 4 KiB; then the extents' bytes. Extents are allocated one after
 // the other, so they get the same offsets again.
 //
 // Thread-safe for Allocate and extents; the rest requires that no other thread uses the arena.
@@ -49,7 +49,7 @@ class IndexArena {
     return offset;
   }
 
-  // Writes the image behind `end`, and resizes the file to end with it. Returns the check for Load,
+  // Writes the image after `end`, and resizes the file to end with it. Returns the check for Load,
   // or 0 if there is no room.
   template <File FileT>
   StatusOr<std::uint64_t> Save(ExtentFile<FileT>& file, std::uint64_t end, std::uint64_t secret) const {
