@@ -176,7 +176,7 @@ class PageArray {
   StatusOr<std::uint64_t> CountRange(std::uint64_t from, std::uint64_t to);
   // Removes the records in [from, to), leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, std::uint64_t from, std::uint64_t to);
-  // Between these two calls writers show each leaf to `capture` before they change it: see
+  // From BeginCapture to EndCapture writers pass each leaf to `capture` before they change it: see
   // sync/range_capture.h. REQUIRES: no writers, for either
   using Capture = sync::RangeCapture<std::uint64_t, std::uint64_t, std::less<>>;
   void BeginCapture(Capture* capture) {

@@ -21,7 +21,7 @@ concept Integer = std::integral<T> && sizeof(T) <= sizeof(std::int64_t) && !std:
 template <Integer Number>
 class IntegerArg {
  public:
-  // Implicit, as conversions of integers are.
+  // Implicit, like conversions of integers.
   template <Integer T>
   constexpr IntegerArg(T number) : number_(static_cast<Number>(number)) {}  // NOLINT
   constexpr operator Number() const { return number_; }                     // NOLINT

@@ -20,7 +20,7 @@ class StringArg : public std::string_view {
  public:
   constexpr StringArg() = default;
   constexpr StringArg(const char* data, std::size_t size) : std::string_view(data, size) {}
-  // Implicit, as the conversions to std::string_view are.
+  // Implicit, like the conversions to std::string_view.
   template <class T>
   requires(std::convertible_to<const T&, std::string_view> && !std::is_null_pointer_v<T>) constexpr StringArg(const T& text)  // NOLINT
       : std::string_view(text) {}

@@ -172,7 +172,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     return array().FetchMulti(writers_, ids, sink, arrived);
   }
   HAKO_OR_NO_MEMORY
-  // See dbm/operations.h. InvalidArgument unless records have 8 bytes, as the number does.
+  // See dbm/operations.h. InvalidArgument unless records have 8 bytes, the size of the number.
   StatusOr<std::int64_t> Increment(StringArg key, IntegerArg<std::int64_t> delta = 1, IntegerArg<std::int64_t> initial = 0) {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
     if (width() != sizeof(std::int64_t))

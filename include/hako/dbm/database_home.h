@@ -102,8 +102,8 @@ class DatabaseHome {
 
   // Makes acknowledged updates durable: two flushes of the device, shared by concurrent callers;
   // writers are stopped for microseconds. Soft: free on a mapped HashDBM, elsewhere the same as
-  // hard. After a failure updates are refused: see GetHealth. An error of the log archive is returned,
-  // too, although the state is durable then.
+  // hard. After a failure updates are refused: see GetHealth. An error of the log archive is also
+  // returned, although the state is then durable.
   Status Synchronize(SyncMode mode);
   // Returns once all updates before this position survive a power cut: one sync of the log, which
   // concurrent callers share. A position after the last update stands for the last update. Without

@@ -48,8 +48,8 @@ auto DatabaseHome<LogFileT>::Replay(const log::NamedLog& named, bool has_all) ->
   return log;
 }
 
-// Makes the updates of an UpdateSource instead of those of a log. The database names no log during
-// that.
+// Makes the updates of an UpdateSource instead of those of a log. Meanwhile the database names no
+// log.
 template <File LogFileT>
 Status DatabaseHome<LogFileT>::MakeRestored(UpdateSource& source) {
   HAKO_RETURN_IF_ERROR(records_.CheckIdle());

@@ -74,7 +74,7 @@ struct FileIdentity {
   std::uint64_t device = 0;             // st_dev of stat(2), or the number of the file system
   std::uint64_t inode = 0;              // st_ino
   std::uint64_t boot = 0;               // names the boot alone; 0 = unknown
-  // Equal in all parts.
+  // Whether all parts are equal.
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 

@@ -100,7 +100,7 @@ struct TreeSuperBlock {
   Le<std::uint64_t> synced_at;       // microseconds since 1970; informative only
   Le<std::uint64_t> num_ids;         // number of ids in use; 0: unknown
   std::array<std::byte, 16> log_id;  // of the log that has the updates since the checkpoint; zero = none
-  Le<std::uint64_t> log_sequence;    // of the segment of the log that has log_lsn or ends there
+  Le<std::uint64_t> log_sequence;    // of the segment of the log that contains log_lsn or ends at it
   Le<std::uint64_t> applied_index;   // of the application (dbm/write_batch.h)
   // The latest time that the database has seen, in milliseconds since 1970; 0 = records do not
   // expire.

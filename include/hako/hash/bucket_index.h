@@ -175,8 +175,8 @@ class BucketIndex {
   // ForEach in several threads, which call `visit` concurrently.
   Status ForEachParallel(unsigned num_threads, EachRef visit) const;
 
-  // Between these two calls writers show `capture` each bucket before they change it: see
-  // hash/bucket_capture.h. REQUIRES: no writers, for either
+  // From BeginCapture to EndCapture writers pass each bucket to `capture` before they change it:
+  // see hash/bucket_capture.h. REQUIRES: no writers, for either
   using Capture = BucketCapture<Space>;
   void BeginCapture(Capture* capture) { captures_.Begin(capture); }
   void EndCapture(Capture* capture) { captures_.End(capture); }

@@ -277,8 +277,8 @@ class RecordLog {
     failure_.Set(NoMoreWritesError(status));
     return status;
   }
-  // Appends a mark and syncs everything before it. Returns the LSN up to which the log is durable
-  // then.
+  // Appends a mark and syncs everything before it. Returns the LSN up to which the log is then
+  // durable.
   StatusOr<Lsn> SyncTail();
   // Calls SyncTail as the one thread that syncs, and wakes the others.
   Status SyncForAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sync_mutex_);

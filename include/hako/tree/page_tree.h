@@ -158,7 +158,7 @@ class PageTree : private TreePages<Space, Compare> {
     return Reader(*this).FenceBeyond(seek, key, downwards);
   }
 
-  // Between these two calls writers show `capture` each leaf before they change it: see
+  // From BeginCapture to EndCapture writers pass each leaf to `capture` before they change it: see
   // sync/range_capture.h. REQUIRES: no writers, for either
   using Capture = typename Captures::Capture;
   void BeginCapture(Capture* capture) { captures_.Begin(capture); }

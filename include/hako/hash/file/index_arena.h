@@ -1,12 +1,13 @@
-// An index in memory: that of a file that is not mapped, or that had no room for it. If the
-// file is not mapped, a clean close saves the index after everything else in the file, so that the
-// next Open reads it instead of all records.
+// An index in memory, for a file that is not mapped, or that has no room for the index. If the file
+// is not mapped, a clean close saves the index after everything else in the file, so that the next
+// Open reads it instead of all records.
 //
 // The image: 8-byte numbers: the number of extents, then {bytes, 1 if of overflow buckets} for
-// each; zeros up to a multiple of 4 KiB; then the extents' bytes. Extents are allocated one after
-// the other, so they get the same offsets again.
+// each; zeros up to a multiple of 4 KiB; then the extents' bytes. Extents are allocated in the same
+// order again, so they get the same offsets.
 //
-// Thread-safe for Allocate and extents; the rest requires that no other thread uses the arena.
+// Allocate and extents are thread-safe. The other functions require that no other thread uses the
+// arena.
 #pragma once
 
 #include <cstdint>
@@ -78,8 +79,8 @@ class IndexArena {
     return check | 1;
   }
 
-  // Reads what Save wrote; false if it is incomplete or does not match `check`. REQUIRES: nothing
-  // was allocated
+  // Reads the image that Save wrote. Returns false if it is incomplete or does not match `check`.
+  // REQUIRES: nothing was allocated
   template <File FileT>
   StatusOr<bool> Load(ExtentFile<FileT>& file, std::uint64_t end, std::uint64_t secret, std::uint64_t check) {
     HAKO_DCHECK(extents_.empty());

@@ -386,7 +386,7 @@ class RecordArena {
   bool MayEvict(const Status& error) const { return byte_limit() != 0 && absl::IsResourceExhausted(error); }
   std::uint32_t CarveByEviction(WriterState& writer, unsigned size_class, Status* error);
   std::uint64_t EvictNextWindow(WriterState& writer, bool chooses);
-  // A block that may hold a record, as its first bytes look, and the hash of its key.
+  // A block whose first bytes look like a record, and the hash of the record's key.
   struct SeenBlock {
     Part block;
     std::optional<std::uint64_t> hash;

@@ -152,7 +152,7 @@ class DirtyPages {
     sync::MutexLock lock(mutex_);
     return std::exchange(captured_, {});
   }
-  // Call this once no page has the epoch's mark any more, or when the checkpoint has failed.
+  // Call this once no page has the mark of the epoch, or when the checkpoint has failed.
   void EndCapturing() { collecting_.store(false, std::memory_order_relaxed); }
   // Pages of this many bytes were written and can be evicted.
   void NoteWritten(std::uint64_t bytes) { frozen_bytes_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed); }
