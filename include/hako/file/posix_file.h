@@ -60,7 +60,7 @@ class PosixFile {
   // See UndoableFile. Close undoes the creation of a file until its type sets kNothing.
   bool was_created() const { return was_created_; }
   void set_take_back(TakeBack what) { take_back_ = what; }
-  // The file was renamed to this absolute path. Needs no memory.
+  // Call when the file was renamed to this absolute path. Needs no memory.
   // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
   void NoteRenamed(std::string&& path) { path_.swap(path); }
   bool is_inherited() const { return process_ != getpid(); }  // whether this process is a forked child, which must not change the file

@@ -115,7 +115,7 @@ class RecordReader {
 // Options of the format dump.
 struct DumpOptions {
   bool print = false;         // format=print instead of bytevalue
-  std::uint64_t mapsize = 0;  // bytes; unless 0, a header line for mdb_load, whose default is 1 MiB; db_load rejects it
+  std::uint64_t mapsize = 0;  // bytes; 0 = no header line "mapsize", which mdb_load needs above 1 MiB, and db_load rejects
 };
 
 // Appends records to a string as text.

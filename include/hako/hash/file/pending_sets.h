@@ -73,9 +73,9 @@ class PendingSets {
   HAKO_INLINE Status Flush() { return list_.IsEmpty() ? absl::OkStatus() : FlushSlowly({}); }
   HAKO_INLINE Status Flush(std::uint64_t hash) { return list_.MayHold(hash) ? FlushSlowly(hash) : absl::OkStatus(); }
 
-  // Runs index.ProcessMulti at a moment when no Set of its keys is pending. A Set may become
-  // pending before the buckets are locked, and a later one may be inserted at once, so the list is
-  // checked under the locks.
+  // Runs index.ProcessMulti at a moment when no Set of its keys is pending. Checks the list under
+  // the locks, because before them a Set may become pending and a later Set of its key may be
+  // inserted at once.
   Status ProcessMulti(WriterState& writer, const Batch<ActionT>& batch) {
     const auto is_pending = [this](std::uint64_t hash) { return list_.MayHold(hash); };
     for (;;) {

@@ -69,7 +69,7 @@
 
 namespace hako::hash {
 
-// How the records of a file are read and written.
+// The class that reads and writes the records of a file of type FileT.
 template <class FileT>
 struct RecordsOf : std::type_identity<PositionalRecords<FileT>> {};
 template <MappedFile FileT>
