@@ -123,7 +123,6 @@ struct PageOrder {
 // The two sizes of a cell. Each takes one byte, or an escape byte and 16 bits.
 struct Cell {
   static constexpr unsigned kLongKey = 255, kWideValue = 254, kLongValue = 255;
-  static constexpr unsigned kHeaderMax = 6;
 
   unsigned header = 0;
   unsigned suffix = 0;   // bytes of the key after the prefix

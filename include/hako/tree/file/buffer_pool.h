@@ -373,7 +373,6 @@ class BufferPool {
   void NoteChange() { dirty_.NoteChange(); }
   DirtyPages& dirty() { return dirty_; }
   LongValues& long_values() { return long_values_; }
-  PoolMemory& page_memory() { return page_memory_; }
   PageClock& clock() { return clock_; }
   PageHolds& holds() { return holds_; }
   using Log = log::UpdateLog<log::LogFileOf<FileT>>;
