@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string_view>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "hako/array/array_pages.h"

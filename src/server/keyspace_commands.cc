@@ -1,6 +1,5 @@
 // Commands on keys, whatever their values.
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 

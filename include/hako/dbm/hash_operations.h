@@ -7,10 +7,8 @@
 // Threads: see dbm/dbm.h.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>

@@ -52,7 +52,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "hako/base/no_memory.h"

@@ -23,7 +23,6 @@
 
 #include "hako/base/status.h"
 #include "hako/file/block_cache.h"
-#include "hako/file/bounds.h"
 #include "hako/file/file.h"
 #include "hako/file/positional_device.h"
 #include "hako/file/posix_file.h"

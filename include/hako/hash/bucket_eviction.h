@@ -9,14 +9,12 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include "hako/base/inline.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
-#include "hako/format/log_format.h"
 #include "hako/hash/capture_list.h"
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"

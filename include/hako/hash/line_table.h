@@ -16,7 +16,6 @@
 // PublishLineCount. The other functions require that no other thread uses the table.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>

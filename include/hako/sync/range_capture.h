@@ -13,7 +13,6 @@
 // Capture and Fail are thread-safe. One thread scans.
 #pragma once
 
-#include <cstddef>
 #include <iterator>
 #include <map>
 #include <optional>

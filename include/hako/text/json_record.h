@@ -3,7 +3,6 @@
 // third member, "expire_at": milliseconds since 1970.
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstring>

@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "hako/base/assert.h"
 #include "hako/format/page_format.h"

@@ -5,10 +5,8 @@
 // version.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 #include "hako/base/assert.h"

@@ -12,8 +12,6 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 
 #include "hako/base/inline.h"

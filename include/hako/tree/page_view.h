@@ -7,12 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <string_view>
-#include <type_traits>
 
 #include "hako/base/comparator.h"
 #include "hako/base/endian.h"

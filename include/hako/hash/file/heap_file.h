@@ -19,7 +19,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "hako/base/assert.h"

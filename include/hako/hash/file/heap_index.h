@@ -16,7 +16,6 @@
 #include <memory>
 #include <vector>
 
-#include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
 #include "hako/format/hash_file_format.h"

@@ -19,7 +19,6 @@
 #include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
-#include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/file/extent_file.h"
 #include "hako/hash/lock_order.h"

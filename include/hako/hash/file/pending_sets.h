@@ -29,7 +29,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "hako/base/assert.h"

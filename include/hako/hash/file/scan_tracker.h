@@ -30,7 +30,6 @@
 #include <map>
 #include <set>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "hako/base/assert.h"

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
 
 #include "hako/hash/memory/record_arena.h"
 

@@ -15,8 +15,6 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <optional>
-#include <string_view>
 
 #include "hako/hash/memory/record_arena.h"
 

@@ -47,7 +47,6 @@
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/no_memory.h"
@@ -55,7 +54,6 @@
 #include "hako/base/status.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/format/page_format.h"
-#include "hako/format/record_format.h"
 #include "hako/log/update_log.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/version_lock.h"

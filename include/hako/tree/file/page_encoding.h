@@ -6,7 +6,6 @@
 #include <cstring>
 #include <span>
 
-#include "hako/base/assert.h"
 #include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
