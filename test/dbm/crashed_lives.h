@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,8 @@
 #include "gtest/gtest.h"
 #include "hako/base/status.h"
 #include "hako/dbm/options.h"
+#include "hako/dbm/write_batch.h"
+#include "support/checked_value.h"
 #include "support/crash_memory.h"
 #include "support/crash_states.h"
 #include "support/fault_file.h"
@@ -44,6 +47,139 @@ StatusOr<Records> RecordsAndIndexOf(D& db) {
   if (db.Count() != found.size()) return absl::DataLossError("Count is wrong");
   if (db.AppliedIndex() != 0) found.emplace(kAppliedIndexKey, std::to_string(db.AppliedIndex()));
   return found;
+}
+
+// Opens what a crash left by open(), and works with it. Returns the records that it found.
+template <class F>
+StatusOr<Records> RecoverAndWork(const F& open) {
+  HAKO_ASSIGN_OR_RETURN(auto db, open());
+  HAKO_ASSIGN_OR_RETURN(Records found, RecordsAndIndexOf(*db));
+  HAKO_RETURN_IF_ERROR(db->Set("works", "again"));
+  HAKO_RETURN_IF_ERROR(db->Verify());
+  HAKO_RETURN_IF_ERROR(db->Close());
+  HAKO_ASSIGN_OR_RETURN(db, open());
+  Records again = found;
+  again["works"] = "again";
+  HAKO_ASSIGN_OR_RETURN(const Records found_again, RecordsAndIndexOf(*db));
+  if (found_again != again) return absl::DataLossError("a later update is lost");
+  return found;
+}
+
+// Random updates of a database with 60 keys. Before each, the state after it is added to `states`, and those within it if it is not atomic.
+class KeyedUpdates {
+ public:
+  // `some_size`: draws the size of a value.
+  KeyedUpdates(Random& random, std::vector<Records>& states, std::size_t (*some_size)(Random&))
+      : random_(random), states_(states), some_size_(some_size) {}
+
+  std::string SomeKey() { return NumberedKey(random_.Below(60)); }
+
+  template <class D>
+  Status Update(D& db) {
+    const std::string key = SomeKey();
+    if (random_.OneIn(150)) return Clear(db);
+    if constexpr (requires { db.RemoveRange(key, key); }) {
+      if (random_.OneIn(30)) return RemoveRange(db, key);
+    }
+    if (random_.OneIn(10)) return UpdateMany(db);
+    if (random_.OneIn(8)) return WriteMany(db);
+    if (random_.OneIn(4)) return Remove(db, key);
+    return Set(db, key, some_size_(random_));
+  }
+  template <class D>
+  Status Set(D& db, const std::string& key, std::size_t size) {
+    Records after = states_.back();
+    after[key] = CheckedValue(key, size, ++salt_);
+    states_.push_back(after);
+    return db.Set(key, after[key]);
+  }
+  template <class D>
+  Status Remove(D& db, const std::string& key) {
+    Records after = states_.back();
+    const bool is_there = after.erase(key) != 0;
+    states_.push_back(after);
+    const Status status = db.Remove(key);
+    return absl::IsNotFound(status) && !is_there ? absl::OkStatus() : status;
+  }
+  template <class D>
+  Status Clear(D& db) {
+    Records after = states_.back();
+    std::erase_if(after, [](const auto& record) { return record.first != kAppliedIndexKey; });
+    states_.push_back(after);
+    return db.Clear();
+  }
+  // Not atomic: a part of the range may be left, from any key on.
+  template <class D>
+  Status RemoveRange(D& db, const std::string& key) {
+    Records after = states_.back();
+    const std::string to = SomeKey();
+    for (auto it = after.lower_bound(key); it != after.end() && it->first < to; it = after.erase(it)) states_.push_back(after);
+    states_.push_back(after);
+    return db.RemoveRange(key, to).status();
+  }
+  template <class D>
+  Status UpdateMany(D& db) {
+    Records after = states_.back();
+    ++salt_;
+    std::vector<std::string> keys;
+    for (std::uint64_t n = random_.Between(2, 20); n > 0; --n) keys.push_back(SomeKey());
+    std::ranges::sort(keys);
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    for (const std::string& key : keys) {
+      if (random_.OneIn(3))
+        after.erase(key);
+      else
+        after[key] = CheckedValue(key, some_size_(random_), salt_);
+    }
+    states_.push_back(after);
+    return db.ProcessMulti(std::vector<std::string_view>(keys.begin(), keys.end()), [&](std::size_t i, auto) {
+      const auto it = after.find(keys[i]);
+      return it == after.end() ? Action::Remove() : Action::Set(it->second);
+    });
+  }
+  // A batch, which has ranges if the keys are ordered, and mostly an applied index.
+  template <class D>
+  Status WriteMany(D& db) {
+    Records after = states_.back();
+    ++salt_;
+    batch_.Clear();
+    for (std::uint64_t n = random_.OneIn(8) ? random_.Below(200) : random_.Below(20); n > 0; --n) {
+      const std::string key = SomeKey();
+      if constexpr (requires { db.RemoveRange(key, key); }) {
+        if (random_.OneIn(8)) {
+          const std::string to = SomeKey();
+          const bool has_end = !random_.OneIn(5);
+          batch_.RemoveRange(key, has_end ? std::optional<std::string_view>(to) : std::nullopt);
+          if (!has_end || key < to) after.erase(after.lower_bound(key), after.lower_bound(has_end ? to : kAppliedIndexKey));
+          continue;
+        }
+      }
+      if (random_.OneIn(3)) {
+        batch_.Remove(key);
+        after.erase(key);
+      } else {
+        batch_.Set(key, after[key] = CheckedValue(key, some_size_(random_), salt_));
+      }
+    }
+    if (!random_.OneIn(4)) {
+      const std::uint64_t index = random_.Next() | 1;
+      batch_.SetAppliedIndex(index);
+      after[kAppliedIndexKey] = std::to_string(index);
+    }
+    states_.push_back(after);
+    return db.Write(batch_);
+  }
+
+ private:
+  Random& random_;
+  std::vector<Records>& states_;
+  std::size_t (*some_size_)(Random&);
+  WriteBatch batch_;
+  std::uint64_t salt_ = 0;
+};
+// Mostly short values, some that begin a segment of the log.
+inline std::size_t SizeForALog(Random& random) {
+  return random.OneIn(30) ? random.Below(random.OneIn(20) ? 300'000 : 20'000) : random.SkewedSize(9);
 }
 
 // A Machine inherits CrashedLives<Machine, D> and has

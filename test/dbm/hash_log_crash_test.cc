@@ -7,21 +7,19 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "dbm/crashed_lives.h"
 #include "dbm/listing.h"
 #include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
-#include "hako/dbm/write_batch.h"
 #include "hako/file/memory_file.h"
-#include "support/checked_value.h"
 #include "support/crash_memory.h"
 #include "support/crash_states.h"
 #include "support/fault_file.h"
@@ -38,18 +36,6 @@ struct Memories {
   std::shared_ptr<CrashMemory> database, log;
 };
 
-template <class D>
-StatusOr<Records> RecordsOf(D& db) {
-  Records found;
-  HAKO_RETURN_IF_ERROR(db.ProcessEach([&](std::string_view key, std::string_view value) { found.emplace(key, value); }));
-  if (db.Count() != found.size()) return absl::DataLossError("Count is wrong");
-  if (db.AppliedIndex() != 0) found.emplace("applied index", std::to_string(db.AppliedIndex()));
-  return found;
-}
-
-// The applied index counts as a record, above all others.
-const std::string kIndexKey = "applied index";
-
 HashOptions Options(Durability durability) { return {.durability = durability, .log_bytes = std::uint64_t{1} << 40, .reclaim_bytes = 0}; }
 
 // Opens what a crash left, and works with it.
@@ -57,17 +43,7 @@ template <class FileT>
 StatusOr<Records> Recover(const Memories& left, Durability durability) {
   using Database = HashDBM<Erased<FileT>>;
   const HashOptions options = Options(durability);
-  HAKO_ASSIGN_OR_RETURN(auto db, Database::Open(FileT(left.database), FileT(left.log), options));
-  HAKO_ASSIGN_OR_RETURN(Records found, RecordsOf(*db));
-  HAKO_RETURN_IF_ERROR(db->Set("works", "again"));
-  HAKO_RETURN_IF_ERROR(db->Verify());
-  HAKO_RETURN_IF_ERROR(db->Close());
-  HAKO_ASSIGN_OR_RETURN(db, Database::Open(FileT(left.database), FileT(left.log), options));
-  Records again = found;
-  again["works"] = "again";
-  HAKO_ASSIGN_OR_RETURN(const Records found_again, RecordsOf(*db));
-  if (found_again != again) return absl::DataLossError("a later update is lost");
-  return found;
+  return RecoverAndWork([&] { return Database::Open(FileT(left.database), FileT(left.log), options); });
 }
 
 template <class FileT>
@@ -104,7 +80,7 @@ class Machine {
       }
       auto& db = **opened;
       {
-        const auto found = RecordsOf(db);
+        const auto found = RecordsAndIndexOf(db);
         if ((*fails = plan->fired_count() > 0)) return;
         ASSERT_THAT(found, IsOk());
         ASSERT_TRUE(IsOneOf(*found, states_, acknowledged_)) << "after a kill: " << Difference(states_.back(), *found);
@@ -113,7 +89,7 @@ class Machine {
       }
       for (int i = 0; i < count && plan->fired_count() == 0 && !testing::Test::HasFatalFailure(); ++i) {
         if (i == count - 10 && random_.OneIn(2)) plan->Arm({.call = random_.Between(1, 20), .forever = true});
-        ASSERT_NO_FATAL_FAILURE(Operate(db, durability, logs, *plan, static_cast<std::uint64_t>(i)));
+        ASSERT_NO_FATAL_FAILURE(Operate(db, durability, logs, *plan));
         if (random_.OneIn(25)) TakeCrash();
         ASSERT_NO_FATAL_FAILURE(CheckCrashes());
       }
@@ -153,7 +129,7 @@ class Machine {
   // A mapped file has every update after a kill, without a log.
   static constexpr bool kIsPositional = !MappedFile<FileT>;
 
-  void Operate(Database& db, Durability durability, bool logs, const FaultPlan& plan, std::uint64_t salt) {
+  void Operate(Database& db, Durability durability, bool logs, const FaultPlan& plan) {
     Status status;
     bool syncs = durability == Durability::kPower;
     if (random_.OneIn(30)) {
@@ -163,76 +139,13 @@ class Machine {
       syncs = true;
       status = db.WaitDurable(db.LastLsn());
     } else {
-      status = Update(db, salt);
+      status = updates_.Update(db);
     }
     if (plan.fired_count() > 0) return;
     ASSERT_THAT(status, IsOk());
     if (logs || !kIsPositional || syncs) acknowledged_ = states_.size() - 1;
     if (syncs) durable_ = acknowledged_;
   }
-
-  Status Update(Database& db, std::uint64_t salt) {
-    Records after = states_.back();
-    const std::string key = NumberedKey(random_.Below(60));
-    if (random_.OneIn(150)) {
-      std::erase_if(after, [](const auto& record) { return record.first != kIndexKey; });
-      states_.push_back(after);
-      return db.Clear();
-    }
-    if (random_.OneIn(10)) return UpdateMany(db, salt);
-    if (random_.OneIn(8)) return WriteMany(db, salt);
-    if (random_.OneIn(4)) {
-      const bool is_there = after.erase(key) != 0;
-      states_.push_back(after);
-      const Status status = db.Remove(key);
-      return absl::IsNotFound(status) && !is_there ? absl::OkStatus() : status;
-    }
-    after[key] = CheckedValue(key, SomeSize(), salt);
-    states_.push_back(after);
-    return db.Set(key, states_.back()[key]);
-  }
-
-  Status UpdateMany(Database& db, std::uint64_t salt) {
-    Records after = states_.back();
-    std::vector<std::string> keys;
-    for (std::uint64_t n = random_.Between(2, 20); n > 0; --n) keys.push_back(NumberedKey(random_.Below(60)));
-    std::ranges::sort(keys);
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    for (const std::string& key : keys) {
-      if (random_.OneIn(3))
-        after.erase(key);
-      else
-        after[key] = CheckedValue(key, SomeSize(), salt);
-    }
-    states_.push_back(after);
-    return db.ProcessMulti(std::vector<std::string_view>(keys.begin(), keys.end()), [&](std::size_t i, auto) {
-      const auto it = after.find(keys[i]);
-      return it == after.end() ? Action::Remove() : Action::Set(it->second);
-    });
-  }
-
-  Status WriteMany(Database& db, std::uint64_t salt) {
-    Records after = states_.back();
-    batch_.Clear();
-    for (std::uint64_t n = random_.OneIn(8) ? random_.Below(200) : random_.Below(20); n > 0; --n) {
-      const std::string key = NumberedKey(random_.Below(60));
-      if (random_.OneIn(3)) {
-        batch_.Remove(key);
-        after.erase(key);
-      } else {
-        batch_.Set(key, after[key] = CheckedValue(key, SomeSize(), salt));
-      }
-    }
-    if (!random_.OneIn(4)) {
-      const std::uint64_t index = random_.Next() | 1;
-      batch_.SetAppliedIndex(index);
-      after[kIndexKey] = std::to_string(index);
-    }
-    states_.push_back(after);
-    return db.Write(batch_);
-  }
-
-  std::size_t SomeSize() { return random_.OneIn(30) ? random_.Below(random_.OneIn(20) ? 300'000 : 20'000) : random_.SkewedSize(9); }
 
   // What a crash at this moment leaves, to be opened once the operation is over.
   struct Crash {
@@ -275,13 +188,13 @@ class Machine {
   }
 
   Random random_;
-  WriteBatch batch_;
   std::shared_ptr<FaultPlan> plan_ = std::make_shared<FaultPlan>();  // of the life that is being lived
   std::vector<Crash> crashes_;
   std::uint8_t boot_ = 1;
   std::shared_ptr<CrashMemory> database_ = std::make_shared<CrashMemory>(Image{}, 1);
   std::shared_ptr<CrashMemory> log_ = std::make_shared<CrashMemory>(Image{}, 1);
   std::vector<Records> states_ = {{}};  // after each update, and within those that are not atomic
+  KeyedUpdates updates_{random_, states_, SizeForALog};
   // The first of states_ that a kill, or a power cut, may leave.
   std::size_t acknowledged_ = 0, durable_ = 0;
   std::uint64_t num_crashes_ = 0;
