@@ -32,6 +32,9 @@ namespace hako {
 namespace {
 
 using Image = std::vector<std::byte>;
+struct CrashImages {
+  Image database, log;
+};
 
 // Opens the files that a crash left, and works with them.
 StatusOr<Records> RecoverTree(const CrashImages& images, Durability durability) {
@@ -61,9 +64,11 @@ class Machine : public CrashedLives<Machine<FileT>, TreeDBM<Erased<FileT>>> {
                                  .cache_bytes = 64 << 20,
                                  .durability = durability,
                                  .log_bytes = std::uint64_t{1} << 40};
-    return Database::Open(DatabaseFile(FileT(this->database_), plan), DatabaseFile(FileT(this->log_), plan), options);
+    return Database::Open(DatabaseFile(FileT(this->files_.database), plan), DatabaseFile(FileT(this->files_.log), plan), options);
   }
-  static StatusOr<Records> Recover(const CrashImages& images, Durability durability) { return RecoverTree(images, durability); }
+  static StatusOr<Records> Recover(const CrashMemories& files, Durability durability) {
+    return RecoverTree({files.database->Live(), files.log->Live()}, durability);
+  }
 
   Status UpdateBeside(Database& db) {
     const std::string key = updates_.SomeKey();
