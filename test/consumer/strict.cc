@@ -1,4 +1,4 @@
-// Not in a README: each database in a program that is compiled with the warnings that others switch on, and in one without exceptions
+// Not in a README: each database in a program that is compiled with the warnings that others switch on, and without exceptions
 // (test/consumer/CMakeLists.txt, test/house/consumer_test.cmake).
 #include <iostream>
 #include <memory>

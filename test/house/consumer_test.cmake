@@ -1,18 +1,19 @@
 # Programs outside, those of test/consumer, are built against hako in one of four ways and run:
-#   FindPackage      the built tree is installed to a fresh prefix; find_package(hako). All programs, strict.cc twice
+#   FindPackage      the built tree is installed to a fresh prefix; find_package(hako)
 #   PkgConfig        the same prefix; one compiler command each with pkg-config
 #   DebianPackage    the .deb files are made and unpacked; find_package(hako)
 #   AddSubdirectory  hako's source is part of their project; it is compiled in units, which saves time
-# The last three build one program, with a tree: they differ only in where the headers and the library are found.
+# Each builds some of the programs: they differ only in where the headers and the library are found.
 cmake_minimum_required(VERSION 3.25)
 set(work ${BINARY_DIR}/consumer/${WAY})
 file(REMOVE_RECURSE ${work})
 file(MAKE_DIRECTORY ${work}/run)
 set(prefix ${work}/prefix)
-set(programs tree)
-if(WAY STREQUAL "FindPackage")
-  list(APPEND programs main operations ranges strict no_exceptions)
-endif()
+set(programs_FindPackage main operations strict)
+set(programs_PkgConfig tree)
+set(programs_DebianPackage ranges)
+set(programs_AddSubdirectory tree)
+set(programs ${programs_${WAY}})
 
 function(run)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${work}/run RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
