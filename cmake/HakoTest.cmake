@@ -16,6 +16,33 @@ set(HAKO_TEST_TIMEOUT 900 CACHE STRING "Tests: seconds that a suite may take")
 option(HAKO_TEST_REPEATS "Tests: also the suites of test/*/repeats" ON)
 option(HAKO_TEST_PRECOMPILE "Tests: compile the headers that all of them use once" OFF)
 
+# One precompiled header is that of the tests of the databases, the other that of all other tests, and with clang of what is tested: there
+# the library is compiled as programs are, without position-independent code of its own.
+set(precompiled_headers <algorithm> <array> <atomic> <filesystem> <map> <memory> <mutex> <optional> <string> <thread> <vector> <gmock/gmock.h>
+  <gtest/gtest.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <hako/dbm/baby_dbm.h> <hako/dbm/hash_dbm.h> <hako/dbm/tiny_dbm.h>
+  <hako/dbm/tree_dbm.h> <hako/file/any_file.h>)
+function(hako_precompile)
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cc "")
+  add_library(hako_precompiled OBJECT ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cc)
+  target_compile_features(hako_precompiled PRIVATE cxx_std_20)
+  target_include_directories(hako_precompiled PRIVATE ${PROJECT_SOURCE_DIR}/test ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(hako_precompiled PRIVATE absl::status absl::statusor absl::strings GTest::gmock_main Threads::Threads xxhash::xxhash)
+  target_precompile_headers(hako_precompiled PRIVATE ${precompiled_headers})
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    return()
+  endif()
+  set_target_properties(hako PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/hash_avx2.cc TARGET_DIRECTORY hako PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  foreach(target hako hako-commands hako-tool hako-server-commands hako-server)
+    if(TARGET ${target})
+      target_precompile_headers(${target} REUSE_FROM hako_precompiled)
+    endif()
+  endforeach()
+endfunction()
+if(HAKO_TEST_PRECOMPILE)
+  hako_precompile()
+endif()
+
 function(hako_add_tests layer)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/test/${layer}/*_test.cc)
   if(NOT HAKO_TEST_REPEATS)
@@ -49,21 +76,12 @@ function(hako_add_tests layer)
   set_target_properties(${program} PROPERTIES UNITY_BUILD OFF)
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/test)
   target_link_libraries(${program} PRIVATE hako::hako GTest::gmock_main)
-  # One header of the tests of the databases, and one of all others.
-  get_property(precompiled GLOBAL PROPERTY hako_precompiled)
-  if(HAKO_TEST_PRECOMPILE AND precompiled AND NOT layer STREQUAL dbm)
-    target_precompile_headers(${program} REUSE_FROM ${precompiled})
+  if(HAKO_TEST_PRECOMPILE AND layer STREQUAL dbm)
+    target_precompile_headers(${program} PRIVATE ${precompiled_headers} <dbm/shared_databases.h> <dbm/listing.h> <hako/dbm/any_dbm.h>
+      <hako/dbm/array_dbm.h> <hako/dbm/restore.h> <hako/dbm/salvage.h> <support/checked_value.h> <support/crash_child.h> <support/random.h>
+      <support/status_matchers.h>)
   elseif(HAKO_TEST_PRECOMPILE)
-    set(headers <algorithm> <array> <atomic> <filesystem> <map> <memory> <mutex> <optional> <string> <thread> <vector> <gmock/gmock.h>
-      <gtest/gtest.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <hako/dbm/baby_dbm.h> <hako/dbm/hash_dbm.h> <hako/dbm/tiny_dbm.h>
-      <hako/dbm/tree_dbm.h> <hako/file/any_file.h>)
-    if(layer STREQUAL dbm)
-      list(APPEND headers <dbm/shared_databases.h> <dbm/listing.h> <hako/dbm/any_dbm.h> <hako/dbm/array_dbm.h> <hako/dbm/restore.h>
-        <hako/dbm/salvage.h> <support/checked_value.h> <support/crash_child.h> <support/random.h> <support/status_matchers.h>)
-    else()
-      set_property(GLOBAL PROPERTY hako_precompiled ${program})
-    endif()
-    target_precompile_headers(${program} PRIVATE ${headers})
+    target_precompile_headers(${program} REUSE_FROM hako_precompiled)
   endif()
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${program}.cmake)
   add_custom_command(TARGET ${program} POST_BUILD BYPRODUCTS ${suites} VERBATIM COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}>

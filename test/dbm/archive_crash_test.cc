@@ -353,7 +353,7 @@ TEST(ArchiveOfAKilledTableTest, HasWhatOpenSynchronizes) {
   std::vector<Memories> crashes;
   with_files(files, [&](const std::string& path, const std::string& archive) {
     directory.on_event = [&](Place) {
-      for (int i = 0; i < 10; ++i) crashes.push_back(directory.Crash(random, 0));
+      for (int i = 0; i < (kSlowdown > 1 ? 4 : 10); ++i) crashes.push_back(directory.Crash(random, 0));
     };
     ASSERT_OK_AND_ASSIGN(const auto db, Hash::Database::Open(path, Hash::With(Durability::kProcess, archive)));
     directory.on_event = nullptr;

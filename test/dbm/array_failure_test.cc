@@ -25,6 +25,7 @@
 #include "support/crash_states.h"
 #include "support/failing_calls.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
 
@@ -34,6 +35,7 @@ namespace {
 using Model = std::map<std::uint64_t, std::string>;
 constexpr unsigned kWidth = 100;
 constexpr std::uint64_t kFar = 700'000'000'000;
+constexpr std::uint64_t kStep = kSlowdown > 1 ? 1 : 3;  // each call or allocation fails up to this one, later ones ever further apart
 
 std::string Completed(std::string value) {
   value.resize(kWidth);
@@ -158,7 +160,7 @@ TYPED_TEST(ArrayFailureTest, StaysConsistentWhenMemoryRunsOut) {
     if (operation.apply) operation.apply(after);
     for (const auto which : {FailingAllocation::Which::kOnce, FailingAllocation::Which::kFromThenOn}) {
       bool has_failed = true;
-      for (std::uint64_t n = 1; has_failed && !testing::Test::HasFailure(); n += 1 + n / 3) {
+      for (std::uint64_t n = 1; has_failed && !testing::Test::HasFailure(); n += 1 + n / kStep) {
         SCOPED_TRACE(n);
         ASSERT_LT(n, 20'000u);
         if (n % 3 == 0) {  // its pages are evicted
@@ -193,7 +195,7 @@ TYPED_TEST(ArrayFailureTest, LosesNothingWhenSystemCallsFail) {
   for (const int error : {EIO, ENOSPC}) {
     for (const bool forever : {false, true}) {
       bool has_failed = true;
-      for (std::uint64_t call = 1; has_failed && !testing::Test::HasFailure(); call += 1 + call / 3) {
+      for (std::uint64_t call = 1; has_failed && !testing::Test::HasFailure(); call += 1 + call / kStep) {
         SCOPED_TRACE(testing::Message() << "error " << error << (forever ? " from call " : " in call ") << call);
         FailingCalls& calls = FailingCalls::Instance();
         Model model;

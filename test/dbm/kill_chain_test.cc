@@ -192,7 +192,7 @@ TYPED_TEST(KillChainTest, OpensEmptyIfTheCreationWasNotSynchronized) {
     const auto created = std::make_shared<CrashMemory>(CrashMemory::Image{}, 1);
     created->on_event = [&] { deaths.push_back(created->Kill()); };
     if (fails) created->FailSync(1);
-    ASSERT_EQ(HashDBM<TypeParam>::Open(TypeParam(created), {.seed = 7}).ok(), !fails);
+    ASSERT_EQ(HashDBM<Erased<TypeParam>>::Open(TypeParam(created), {.seed = 7}).ok(), !fails);
     deaths.push_back(created->Kill());
   }
   std::uint64_t power_cuts = 0;
@@ -200,11 +200,11 @@ TYPED_TEST(KillChainTest, OpensEmptyIfTheCreationWasNotSynchronized) {
     death->on_event = [&] {
       for (int draw = 0; draw < 30 / kSlowdown; ++draw, ++power_cuts) {
         const auto found = std::make_shared<CrashMemory>(death->Crash(random), 2);
-        ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TypeParam>::Open(TypeParam(found), {.seed = 7}));
+        ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<TypeParam>>::Open(TypeParam(found), {.seed = 7}));
         ASSERT_EQ(db->Count(), 0u);
       }
     };
-    ASSERT_THAT(HashDBM<TypeParam>::Open(TypeParam(death), {.seed = 7}), IsOk());
+    ASSERT_THAT(HashDBM<Erased<TypeParam>>::Open(TypeParam(death), {.seed = 7}), IsOk());
   }
   ReportCrashStates(power_cuts);
 }

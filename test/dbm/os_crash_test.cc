@@ -466,7 +466,7 @@ TYPED_TEST(PowerCutTest, DoesNotRelyOnDataOfAFailedSync) {
       return absl::OkStatus();
     };
     {
-      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TypeParam>::Open(TypeParam(memory), {.seed = 3}));
+      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<TypeParam>>::Open(TypeParam(memory), {.seed = 3}));
       ASSERT_THAT(work(*db, 0), IsOk());
       memory->FailSync(failing);
       (void)work(*db, 1000);
@@ -483,7 +483,7 @@ TYPED_TEST(PowerCutTest, DoesNotRelyOnDataOfAFailedSync) {
     }
     const auto images = std::make_shared<std::vector<Image>>();
     memory->on_event = [&] { images->push_back(memory->Crash(random)); };
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TypeParam>::Open(TypeParam(memory)));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<TypeParam>>::Open(TypeParam(memory)));
     ASSERT_THAT(db->Verify(), IsOk());
     now = ListByIterator(*db).records;
     EXPECT_TRUE(std::count(allowed.begin(), allowed.end(), now) > 0) << Difference(allowed.front(), now);

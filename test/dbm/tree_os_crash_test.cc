@@ -397,7 +397,7 @@ TYPED_TEST(TreePowerCutTest, DoesNotRelyOnDataOfAFailedSync) {
       return absl::OkStatus();
     };
     {
-      ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<TypeParam>::Open(TypeParam(memory), {.page_size = 256}));
+      ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<Erased<TypeParam>>::Open(TypeParam(memory), {.page_size = 256}));
       ASSERT_THAT(work(*db, 0), IsOk());
       memory->FailSync(failing);
       Status status = work(*db, 1000);
@@ -408,7 +408,7 @@ TYPED_TEST(TreePowerCutTest, DoesNotRelyOnDataOfAFailedSync) {
     }
     std::vector<Image> images;
     memory->on_event = [&] { images.push_back(memory->Crash(random)); };
-    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<TypeParam>::Open(TypeParam(memory)));
+    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<Erased<TypeParam>>::Open(TypeParam(memory)));
     const auto found_now = ContentsOf(*db);
     ASSERT_THAT(found_now, IsOk());
     now = *found_now;

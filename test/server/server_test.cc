@@ -74,8 +74,7 @@ using ServerKillTest = ServerTest;  // apart, as it takes long
 
 // Each acknowledged write is there after kill -9, whatever appendfsync is.
 TEST_F(ServerKillTest, LosesNoAcknowledgedWrite) {
-  const char* const given = std::getenv("HAKO_KILLS");
-  const int rounds = given != nullptr ? std::atoi(given) : 67;
+  const int rounds = Kills(67);
   for (const char* const file : {"a.hkh", "a.hkt", "a.hks"}) {
     std::int64_t acknowledged = 0;
     for (int round = 0; round < rounds; ++round) {

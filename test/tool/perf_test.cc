@@ -48,12 +48,12 @@ TEST(Perf, CacheAndCheckpointBytesTakeEffect) {
   TempDir dir;
   const std::string path = dir.File("p.hkt");
   const auto inspect = [&](const std::vector<std::string>& options, const char* name) {
-    std::vector<std::string> command = {"perf", "sequence", "--path", path, "--set_only", "--iter", "200k", "--size", "200", "--json"};
+    std::vector<std::string> command = {"perf", "sequence", "--path", path, "--set_only", "--iter", "60k", "--size", "200", "--json"};
     command.insert(command.end(), options.begin(), options.end());
     const ToolResult result = RunTool(command);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.err, "");
-    EXPECT_EQ(nlohmann::json::parse(result.out).at("num_records"), 200000);
+    EXPECT_EQ(nlohmann::json::parse(result.out).at("num_records"), 60000);
     return nlohmann::json::parse(RunTool({"inspect", path, "--json"}).out).at("stats").at(name).get<int>();
   };
   const int few = inspect({}, "epoch");
