@@ -27,7 +27,7 @@ bool QueryRun::IsUsedHere(const Index& index) {
   return false;
 }
 
-Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns, bool explains) {
+Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns, bool explains, bool counts) {
   HAKO_RETURN_IF_ERROR(query_.CheckOffset());
   if (query_.where_.node()) HAKO_RETURN_IF_ERROR(CheckNames(*query_.where_.node()));
   HAKO_RETURN_IF_ERROR(CheckName(query_.order_by_.value_or("")));
@@ -35,6 +35,7 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   filter_ = Filter(where_, core_.catalogue.names(), query_.effort_);
   wanted_.where = &where_;
   wanted_.explains = explains;
+  wanted_.counts = counts;
   wanted_.effort = query_.effort_;
   if (query_.limit_) {
     const std::uint64_t most = ~std::uint64_t{0} - query_.offset_;
@@ -42,6 +43,8 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   }
   HAKO_RETURN_IF_ERROR(SetOrder());
   SetColumns(columns);
+  const IndexList& indices = core_.catalogue.indices();
+  if (std::ranges::any_of(indices, &Index::is_text)) numbers_in_use_.emplace(core_.numbers);
   for (;;) {
     HAKO_RETURN_IF_ERROR(Planner(core_, wanted_).Make(&plan_));
     if (HoldIndices(plan_.access)) break;
@@ -49,6 +52,7 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   }
   const auto& names = columns ? columns : query_.columns_;
   shows_keys_ = plan_.is_exact && plan_.is_ordered && names && names->empty() && !after_;
+  sorts_keys_ = plan_.is_exact && !plan_.is_ordered && wanted_.order_column == ColumnId::kKey;
   BeginBehind();
   return absl::OkStatus();
 }
@@ -109,11 +113,12 @@ bool QueryRun::HoldIndices(const Access& access) {
   for (const Access& part : access.parts) {
     if (!HoldIndices(part)) return false;
   }
-  const Index* const index = access.range.index;
-  if (index == nullptr) return true;
-  index->users().fetch_add(1, std::memory_order_seq_cst);
-  held_.push_back(index);
-  return index->state() == IndexState::kReady;
+  const auto hold = [this](const Index* index) {
+    index->users().fetch_add(1, std::memory_order_seq_cst);
+    held_.push_back(index);
+    return index->state() == IndexState::kReady;
+  };
+  return (access.range.index == nullptr || hold(access.range.index)) && std::ranges::all_of(access.indices, hold);
 }
 
 void QueryRun::ReleaseIndices() {
@@ -164,7 +169,7 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
   keys_.clear();
   orders_.clear();
   for (bool goes_on = true; goes_on && stream.Next();) {
-    if (shows_keys_) {
+    if (shows_keys_ || sorts_keys_) {
       goes_on = show(stream.key(), RowView());
       continue;
     }
@@ -176,7 +181,7 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
     keys_.emplace_back(stream.key());
     if (is_by_column) {
       const std::string_view parts = stream.entry().substr(plan_.access.order_at);
-      orders_.emplace_back(parts.substr(0, PartLength(parts, false)));
+      orders_.emplace_back(parts.substr(0, PartLength(parts)));
     }
     const bool is_union = plan_.access.kind == Access::Kind::kUnion;  // the stream's Takes asks its present part
     const std::size_t most = is_union                           ? 1

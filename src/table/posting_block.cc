@@ -1,0 +1,146 @@
+#include "hako/table/posting_block.h"
+
+#include <algorithm>
+
+#include "hako/base/assert.h"
+#include "hako/base/endian.h"
+#include "hako/base/varint.h"
+#include "hako/table/schema.h"
+
+namespace hako::table {
+namespace {
+
+struct Reader {
+  const std::byte *at, *end;
+
+  explicit Reader(std::string_view bytes)
+      : at(reinterpret_cast<const std::byte*>(bytes.data())), end(reinterpret_cast<const std::byte*>(bytes.data()) + bytes.size()) {}
+  bool Read(std::uint64_t* number) {
+    if (at != end && std::to_integer<unsigned>(*at) < 0x80) {
+      *number = std::to_integer<unsigned>(*at++);
+      return true;
+    }
+    at = DecodeVarint(at, end, *number);
+    return at != nullptr;
+  }
+  std::size_t left() const { return static_cast<std::size_t>(end - at); }
+};
+
+void AppendVarint(std::uint64_t number, std::string* out) {
+  std::array<std::byte, kVarint64SizeMax> bytes;
+  const std::byte* const end = EncodeVarint(number, bytes.data());
+  out->append(reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(end - bytes.data()));
+}
+
+bool ReadHead(Reader& reader, PostingBlock* block) {
+  std::uint64_t head = 0, size = 0;
+  if (!reader.Read(&head)) return false;
+  block->count = head >> 1;
+  if ((head & 1) == 0) return true;
+  if (!reader.Read(&size) || size == 0) return false;
+  block->end = block->begin + size;
+  return block->end < PostingBlock::kNoEnd && block->end > block->begin;
+}
+
+}  // namespace
+
+std::optional<PostingBlock> DecodePostingHead(std::string_view bytes, RowNumber begin) {
+  Reader reader(bytes);
+  PostingBlock block{.begin = begin};
+  return ReadHead(reader, &block) ? std::optional(block) : std::nullopt;
+}
+
+std::optional<PostingBlock> DecodePostings(std::string_view bytes, RowNumber begin, std::vector<RowNumber>* numbers) {
+  Reader reader(bytes);
+  PostingBlock block{.begin = begin};
+  if (!ReadHead(reader, &block) || block.count > reader.left()) return std::nullopt;
+  const std::size_t before = numbers->size();
+  numbers->resize(before + block.count);
+  std::uint64_t least = begin;
+  for (std::size_t i = before; i < numbers->size(); ++i) {
+    std::uint64_t above = 0;
+    if (!reader.Read(&above) || above >= block.end || (least += above) >= block.end) {
+      numbers->resize(before);
+      return std::nullopt;
+    }
+    (*numbers)[i] = static_cast<RowNumber>(least++);
+  }
+  if (reader.left() == 0) return block;
+  numbers->resize(before);
+  return std::nullopt;
+}
+
+std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::uint64_t end, std::string* out) {
+  static constexpr std::size_t kHeadMax = 3 + kVarint32SizeMax;
+  char bytes[kPostingBytesMax + kVarint32SizeMax];
+  auto* const first = reinterpret_cast<std::byte*>(bytes);
+  std::byte* at = first;
+  std::size_t count = 0;
+  for (std::uint64_t least = begin; count < numbers.size(); ++count) {
+    HAKO_DCHECK(numbers[count] >= least && numbers[count] < end);
+    std::byte* const next = EncodeVarint(numbers[count] - least, at);
+    if (static_cast<std::size_t>(next - first) > kPostingBytesMax - kHeadMax) break;
+    at = next;
+    least = std::uint64_t{numbers[count]} + 1;
+  }
+  if (count < numbers.size()) end = numbers[count];
+  out->clear();
+  AppendVarint(count << 1 | (end == PostingBlock::kNoEnd ? 0u : 1u), out);
+  if (end != PostingBlock::kNoEnd) AppendVarint(end - begin, out);
+  out->append(bytes, static_cast<std::size_t>(at - first));
+  return count;
+}
+
+bool KeyBlock::Decode(std::string_view bytes) {
+  Clear();
+  if (bytes.size() < sizeof(taken_)) return false;
+  const std::uint32_t taken = LoadLe<std::uint32_t>(reinterpret_cast<const std::byte*>(bytes.data()));
+  Reader reader(bytes.substr(sizeof(taken_)));
+  std::size_t last_begin = 0, last_size = 0;
+  for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) {
+    if ((taken >> slot & 1) == 0) continue;
+    std::uint64_t shared = 0, rest = 0;
+    if (!reader.Read(&shared) || !reader.Read(&rest) || shared > last_size || rest > reader.left() ||
+        shared + rest > TableLimits::kKeySize)
+      return Clear(), false;
+    begins_[slot] = static_cast<std::uint32_t>(bytes_.size());
+    sizes_[slot] = static_cast<std::uint32_t>(shared + rest);
+    bytes_.append(bytes_, last_begin, shared).append(reinterpret_cast<const char*>(reader.at), rest);
+    reader.at += rest;
+    last_begin = begins_[slot];
+    last_size = sizes_[slot];
+  }
+  if (reader.left() != 0) return Clear(), false;
+  taken_ = taken;
+  return true;
+}
+
+std::string_view KeyBlock::key(unsigned slot) const {
+  HAKO_DCHECK(has(slot));
+  return std::string_view(bytes_).substr(begins_[slot], sizes_[slot]);
+}
+
+void KeyBlock::Set(unsigned slot, std::string_view key) {
+  begins_[slot] = static_cast<std::uint32_t>(bytes_.size());
+  sizes_[slot] = static_cast<std::uint32_t>(key.size());
+  bytes_.append(key);
+  taken_ |= std::uint32_t{1} << slot;
+}
+
+void KeyBlock::Encode(std::string* out) const {
+  out->resize(sizeof(taken_));
+  StoreLe<std::uint32_t>(reinterpret_cast<std::byte*>(out->data()), taken_);
+  std::string_view last;
+  for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) {
+    if (!has(slot)) continue;
+    const std::string_view one = key(slot);
+    const std::size_t most = std::min(last.size(), one.size());
+    const auto shared = static_cast<std::size_t>(std::mismatch(one.begin(), one.begin() + static_cast<std::ptrdiff_t>(most), last.begin()).first - one.begin());
+    AppendVarint(shared, out);
+    AppendVarint(one.size() - shared, out);
+    out->append(one.substr(shared));
+    last = one;
+  }
+}
+
+}  // namespace hako::table

@@ -1,0 +1,267 @@
+#include "hako/table/posting_writer.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "hako/base/hash.h"
+#include "hako/base/random_seed.h"
+#include "hako/table/index_key.h"
+#include "hako/table/table_core.h"
+
+namespace hako::table {
+
+void PostingWriter::Clear() {
+  for (const List& list : lists_) slots_[list.slot] = 0;
+  lists_.clear();
+  postings_.clear();
+  keys_.clear();
+  if (chunks_.size() > 1) chunks_.resize(1);
+  if (!chunks_.empty()) chunks_[0].clear();
+  changes_.clear();
+  key_changes_.clear();
+  operations_.clear();
+}
+
+std::string_view PostingWriter::Keep(std::string_view bytes) {
+  static constexpr std::size_t kChunk = 64 << 10;
+  if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < bytes.size()) {
+    chunks_.emplace_back();
+    chunks_.back().reserve(std::max(kChunk, bytes.size()));
+  }
+  std::string& chunk = chunks_.back();
+  const std::size_t begin = chunk.size();
+  chunk.append(bytes);
+  return std::string_view(chunk).substr(begin);
+}
+
+void PostingWriter::Change(std::string_view list, RowNumber number, bool adds) {
+  static constexpr std::size_t kSlotsMin = 1024;
+  if (slots_.size() < 2 * (lists_.size() + 1)) {
+    slots_.assign(std::max(kSlotsMin, 2 * slots_.size()), 0);
+    for (List& one : lists_) {
+      one.slot = SlotOf(one.key, one.hash);
+      slots_[one.slot] = static_cast<std::uint32_t>(&one - lists_.data()) + 1;
+    }
+  }
+  static const std::uint64_t seed = RandomSeed();
+  const std::uint64_t hash = Hash64(list, seed);
+  const std::uint32_t slot = SlotOf(list, hash);
+  if (slots_[slot] != 0) {
+    NumberChange& last = lists_[slots_[slot] - 1].last;
+    if (last.number == number && last.adds == adds) return;
+    last = {number, adds};
+  } else {
+    lists_.push_back({Keep(list), hash, slot, {number, adds}});
+    slots_[slot] = static_cast<std::uint32_t>(lists_.size());
+  }
+  postings_.push_back({slots_[slot] - 1, number, adds});
+}
+
+// Returns the slot of a list, or the empty one for it. REQUIRES: a slot is empty
+std::uint32_t PostingWriter::SlotOf(std::string_view list, std::uint64_t hash) const {
+  for (std::size_t at = hash;; ++at) {
+    const std::size_t slot = at & (slots_.size() - 1);
+    const std::uint32_t found = slots_[slot];
+    if (found == 0 || (lists_[found - 1].hash == hash && lists_[found - 1].key == list)) return static_cast<std::uint32_t>(slot);
+  }
+}
+
+// Sorts the changes by list and number, and leaves each number once.
+void PostingWriter::Join() {
+  ends_.assign(lists_.size() + 1, 0);
+  for (const Posting& posting : postings_) ++ends_[posting.list + 1];
+  std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+  changes_.resize(postings_.size());
+  for (const Posting& posting : postings_) changes_[ends_[posting.list]++] = {posting.number, posting.adds};
+  // Now ends_[list] is the end of its changes.
+  std::size_t begin = 0, kept = 0;
+  for (std::size_t list = 0; list < lists_.size(); ++list) {
+    const std::size_t end = ends_[list];
+    const auto first = changes_.begin() + static_cast<std::ptrdiff_t>(begin), last = changes_.begin() + static_cast<std::ptrdiff_t>(end);
+    const auto is_before = [](const NumberChange& a, const NumberChange& b) { return a.number < b.number; };
+    if (!std::is_sorted(first, last, is_before)) std::sort(first, last, is_before);
+    for (std::size_t i = begin; i < end;) {
+      const RowNumber number = changes_[i].number;
+      bool adds = false, removes = false;
+      for (; i < end && changes_[i].number == number; ++i) (changes_[i].adds ? adds : removes) = true;
+      if (adds != removes) changes_[kept++] = {number, adds};
+    }
+    begin = end;
+    ends_[list] = static_cast<std::uint32_t>(kept);
+  }
+  changes_.resize(kept);
+}
+
+Status PostingWriter::Plan(TableCore& core) {
+  Join();
+  std::vector<std::uint32_t> order(lists_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) { return lists_[a].key < lists_[b].key; });
+  if (!changes_.empty()) {
+    PooledCursor cursor(core);
+    for (const std::uint32_t list : order) {
+      const std::size_t first = list == 0 ? 0 : ends_[list - 1], end = ends_[list];
+      if (first != end) HAKO_RETURN_IF_ERROR(PlanList(*cursor, lists_[list].key, first, end));
+    }
+  }
+  PlanKeys();
+  return absl::OkStatus();
+}
+
+Status PostingWriter::PlanList(internal::AnyCursor& cursor, std::string_view list, std::size_t first, std::size_t end) {
+  buffer_.assign(list);
+  AppendBigEndian32(changes_[first].number, &buffer_);
+  cursor.JumpLower(buffer_, true);
+  for (std::size_t i = first; i < end;) {
+    HAKO_RETURN_IF_ERROR(cursor.status());
+    if (!cursor.Valid() || !cursor.key().starts_with(list)) {
+      if (i != first) return MismatchError();  // the list has changed between two reads
+      PlanBlock(list, list, std::nullopt, PostingBlock(), first, end);
+      return absl::OkStatus();
+    }
+    const std::string_view key = cursor.key();
+    if (key.size() != list.size() && key.size() != list.size() + 4) return absl::DataLossError("the key of a posting list is damaged");
+    const RowNumber begin = key.size() == list.size() ? 0 : BigEndian32At(key);
+    const std::optional<PostingBlock> block = DecodePostingHead(cursor.value(), begin);
+    if (!block) return absl::DataLossError("a block of a posting list is damaged");
+    if (changes_[i].number < begin || changes_[i].number >= block->end) return MismatchError();
+    std::size_t behind = i + 1;
+    while (behind < end && changes_[behind].number < block->end) ++behind;
+    const std::string_view kept = Keep(cursor.value());
+    PlanBlock(list, Keep(key), kept, *block, i, behind);
+    i = behind;
+    if (i == end) break;
+    cursor.Next();
+    const bool is_next = cursor.Valid() && cursor.key().starts_with(list) && cursor.key().size() == list.size() + 4;
+    const std::optional<PostingBlock> next = is_next ? DecodePostingHead(cursor.value(), BigEndian32At(cursor.key())) : std::nullopt;
+    if (next && changes_[i].number < next->end) continue;
+    buffer_.assign(list);
+    AppendBigEndian32(changes_[i].number, &buffer_);
+    cursor.JumpLower(buffer_, true);
+  }
+  return absl::OkStatus();
+}
+
+bool PostingWriter::Apply(std::span<const NumberChange> changes, std::span<const RowNumber> numbers, std::vector<RowNumber>* out) const {
+  out->clear();
+  bool has_changed = false;
+  auto at = numbers.begin();
+  for (const NumberChange& change : changes) {
+    const auto from = at;
+    at = std::lower_bound(at, numbers.end(), change.number);
+    out->insert(out->end(), from, at);
+    const bool is_there = at != numbers.end() && *at == change.number;
+    has_changed = has_changed || is_there != change.adds;
+    if (change.adds) out->push_back(change.number);
+    if (is_there) ++at;
+  }
+  out->insert(out->end(), at, numbers.end());
+  return has_changed;
+}
+
+// A block that is too large is split so that the new blocks are full if numbers were added behind all
+// others, and half full otherwise.
+void PostingWriter::PlanBlock(std::string_view list, std::string_view key, std::optional<std::string_view> before, const PostingBlock& block,
+                              std::size_t first, std::size_t end) {
+  numbers_.clear();
+  if (before && !DecodePostings(*before, block.begin, &numbers_)) numbers_.clear();
+  const auto changes = std::span(changes_).subspan(first, end - first);
+  // The builder of an index may add a number that is to be removed between this reading and the step.
+  const bool only_adds = std::ranges::all_of(changes, &NumberChange::adds);
+  if (!Apply(changes, numbers_, &changed_) && only_adds) return;
+  const bool is_behind = numbers_.empty() || changes.front().number > numbers_.back();
+  Operation operation{.key = key,
+                      .before = before.value_or(std::string_view()),
+                      .value = {},
+                      .was_there = before.has_value(),
+                      .is_there = !changed_.empty() || !block.IsLast() || block.begin != 0,
+                      .is_part = false,
+                      .begin = block.begin,
+                      .first_change = first,
+                      .num_changes = end - first,
+                      .is_of_keys = false};
+  std::span<const RowNumber> left = changed_;
+  std::size_t count = EncodePostings(left, block.begin, block.end, &buffer_);
+  if (count == left.size()) {
+    operation.value = Keep(buffer_);
+    operations_.push_back(operation);
+    return;
+  }
+  operation.is_part = true;
+  for (RowNumber begin = block.begin;;) {
+    if (count != left.size() && !is_behind) {
+      count = std::max<std::size_t>(1, (count + 1) / 2);
+      (void)EncodePostings(left.first(count), begin, left[count], &buffer_);
+    }
+    operation.value = Keep(buffer_);
+    operations_.push_back(operation);
+    left = left.subspan(count);
+    if (left.empty()) break;
+    begin = left.front();
+    count = EncodePostings(left, begin, block.end, &buffer_);
+    std::string next(list);
+    AppendBigEndian32(begin, &next);
+    operation = {.key = Keep(next),
+                 .before = {},
+                 .value = {},
+                 .was_there = false,
+                 .is_there = true,
+                 .is_part = true,
+                 .begin = begin,
+                 .first_change = 0,
+                 .num_changes = 0,
+                 .is_of_keys = false};
+  }
+}
+
+// Key blocks are read only by the visitor.
+void PostingWriter::PlanKeys() {
+  for (const auto& [block, changes] : keys_) {
+    operations_.push_back({.key = Keep(KeyBlockKey(block)),
+                           .before = {},
+                           .value = {},
+                           .was_there = false,
+                           .is_there = true,
+                           .is_part = false,
+                           .begin = block * kKeysOfBlock,
+                           .first_change = key_changes_.size(),
+                           .num_changes = changes.size(),
+                           .is_of_keys = true});
+    key_changes_.insert(key_changes_.end(), changes.begin(), changes.end());
+  }
+}
+
+std::optional<Action> PostingWriter::VisitKeys(const Operation& operation, std::optional<std::string_view> found) {
+  key_block_.Clear();
+  if (found && !key_block_.Decode(*found)) return std::nullopt;
+  for (const KeyChange& change : std::span(key_changes_).subspan(operation.first_change, operation.num_changes)) {
+    const unsigned slot = change.number % kKeysOfBlock;
+    const bool is_there = key_block_.has(slot);
+    if (change.adds ? is_there : !is_there || key_block_.key(slot) != change.key) return std::nullopt;
+    if (change.adds)
+      key_block_.Set(slot, change.key);
+    else
+      key_block_.Remove(slot);
+  }
+  if (key_block_.IsEmpty()) return Action::Remove();
+  key_block_.Encode(&buffer_);
+  return Action::Set(Keep(buffer_));
+}
+
+std::optional<Action> PostingWriter::Visit(std::size_t i, std::optional<std::string_view> found) {
+  const Operation& operation = operations_[i];
+  if (operation.is_of_keys) return VisitKeys(operation, found);
+  if (found.has_value() == operation.was_there && (!found || *found == operation.before))
+    return operation.is_there ? Action::Set(operation.value) : Action::Remove();
+  if (operation.is_part || (operation.was_there && !found)) return std::nullopt;
+  numbers_.clear();
+  const std::optional<PostingBlock> block = DecodePostings(*found, operation.begin, &numbers_);
+  const auto changes = std::span(changes_).subspan(operation.first_change, operation.num_changes);
+  if (!block || changes.back().number >= block->end) return std::nullopt;
+  if (!Apply(changes, numbers_, &changed_)) return Action::Keep();
+  if (changed_.empty() && block->IsLast() && block->begin == 0) return Action::Remove();
+  if (EncodePostings(changed_, block->begin, block->end, &buffer_) != changed_.size()) return std::nullopt;
+  return Action::Set(Keep(buffer_));
+}
+
+}  // namespace hako::table
