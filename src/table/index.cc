@@ -192,13 +192,9 @@ void Index::ForEachList(std::string_view key, const RowView& row, VisitList visi
   std::string buffer;
   const std::string_view text = row.Get(parts_[0].column).Text(&buffer);
   static constexpr std::size_t kCharacterMax = 4, kGramMax = 8 * kCharacterMax;
-  char list[3 + std::max(kWordMax, kGramMax) + 1];
+  char list[3 + std::max(kWordMax, kGramMax)];
   const std::size_t begin = prefix_.copy(list, 3);
-  const auto show = [&](std::string_view word) {
-    const std::size_t end = begin + word.copy(list + begin, sizeof(list) - begin - 1);
-    list[end] = '\0';
-    visit({list, end + 1});
-  };
+  const auto show = [&](std::string_view word) { visit({list, begin + word.copy(list + begin, sizeof(list) - begin)}); };
   if (parts_[0].kind == IndexKind::kToken) {
     for (WordReader reader(text); reader.Next();) {
       if (reader.word().find('\0') == std::string_view::npos) show(reader.word());

@@ -448,21 +448,19 @@ class Verifier {
     std::uint64_t end = PostingBlock::kNoEnd;  // of the block before
     PooledCursor cursor(core_);
     for (cursor->Jump({&kEntrySpace, 1}); cursor->Valid() && cursor->key()[0] == kEntrySpace; cursor->Next()) {
-      const std::string_view key = cursor->key();
-      const Index* const index = core_.catalogue.IndexOf(key);
+      const Index* const index = core_.catalogue.IndexOf(cursor->key());
       if (index == nullptr || !index->is_text() || index->state() != IndexState::kReady) continue;
       const auto damaged = [index] { return absl::DataLossError(absl::StrCat("a posting list of index ", index->name(), " is damaged")); };
-      const std::size_t word_end = key.find('\0', index->prefix().size());
-      if (word_end == key.npos) return damaged();
-      const bool is_first = word_end + 1 == key.size();
-      if (!is_first && (key.size() != word_end + 5 || key.substr(0, word_end + 1) != list)) return damaged();
-      const RowNumber begin = is_first ? 0 : BigEndian32At(key);
-      if (is_first ? end != PostingBlock::kNoEnd : end != begin) return damaged();
+      const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
+      if (!key) return damaged();
+      if (end == PostingBlock::kNoEnd) {
+        list = key->list;
+        end = 0;
+      }
       numbers.clear();
-      const std::optional<PostingBlock> block = DecodePostings(cursor->value(), begin, &numbers);
-      if (!block) return damaged();
-      if (is_first) list = key;
-      end = block->end;
+      const std::optional<PostingBlock> block = DecodePostings(cursor->value(), key->end, &numbers);
+      if (!block || key->list != list || block->begin != end) return damaged();
+      end = key->end;
       num_postings_[index->number()] -= block->count;
     }
     HAKO_RETURN_IF_ERROR(cursor->status());

@@ -100,6 +100,17 @@ bool NumberStream::Next() {
   return false;
 }
 
+bool SetStream::Next() {
+  while (rows_.Next()) {
+    const std::optional<RowNumber> number = NumberOfRow(*rows_.row());
+    if (!number || !std::binary_search(set_->numbers.begin(), set_->numbers.end(), *number)) continue;
+    key_ = rows_.key();
+    row_ = rows_.row();
+    return true;
+  }
+  return false;
+}
+
 bool IntersectionStream::Start() {
   static constexpr std::size_t kPartsMax = 3;
   is_started_ = true;

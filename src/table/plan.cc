@@ -143,7 +143,7 @@ Status Planner::Make(Plan* plan) {
   plan->access = best ? *std::move(best) : AllRows();
   const Access& access = plan->access;
   plan->is_exact = conjuncts.size() <= 64 && access.exact == AllBits(conjuncts);
-  const bool is_list = access.kind == Access::Kind::kList || (access.kind == Access::Kind::kRange && access.range.index == nullptr);
+  const bool is_list = access.kind == Access::Kind::kList || access.ShowsRows();
   const bool keeps_keys = by_key && access.is_sorted && (is_list || !wanted_.is_descending);
   plan->is_ordered = !wanted_.order_column || access.gives_order || keeps_keys || access.is_single;
   const Index* const index = access.kind == Access::Kind::kRange ? access.range.index : nullptr;
@@ -258,17 +258,27 @@ void Planner::AddIndexAccess(const Index& index, Nodes conjuncts, std::vector<Ac
   if (num_equal > 0 || bounds.is_given) candidates->push_back(std::move(access));
 }
 
+std::optional<std::uint64_t> Planner::RowsInTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole) {
+  TextSearch search(core_, indices, wanted_.effort);
+  std::optional<std::uint64_t> least;
+  for (const NodeRef& node : conjuncts) {
+    const auto size = search.SizeOf(*node);
+    if (size && (size->rows < TextSearch::kAll || (wanted_.counts && is_whole))) least = std::min(least.value_or(size->rows), size->rows);
+  }
+  return least;
+}
+
 std::optional<Access> Planner::OfTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole) {
   TextSearch search(core_, indices, wanted_.effort);
-  std::vector<std::pair<std::uint64_t, const Node*>> by_size;
+  std::vector<std::pair<TextSearch::Size, const Node*>> by_size;
   for (const NodeRef& node : conjuncts) {
-    if (const auto count = search.CountAbout(*node)) by_size.emplace_back(*count, node.get());
+    if (const auto size = search.SizeOf(*node)) by_size.emplace_back(*size, node.get());
   }
-  std::sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) { return a.first.rows < b.first.rows; });
   Access access{.kind = Access::Kind::kNumbers};
   RowSet all{.numbers = {}, .is_complement = true, .is_exact = true};
-  for (const auto& [count, node] : by_size) {
-    if (!all.is_complement && (all.numbers.empty() || !TextSearch::Pays(count, all.numbers.size()))) break;
+  for (const auto& [size, node] : by_size) {
+    if (!all.is_complement && !TextSearch::Pays(size.numbers, all.numbers.size())) continue;
     const StatusOr<RowSet> set = search.Find(*node, all.is_complement ? nullptr : &all);
     if (!set.ok()) {
       status_ = set.status();
@@ -284,6 +294,19 @@ std::optional<Access> Planner::OfTexts(Nodes conjuncts, std::span<const Index* c
   access.count = all.numbers.size();
   access.set = std::make_shared<const RowSet>(std::move(all));
   return access;
+}
+
+// Sorting the keys of the set takes the time of a few rows for each; reading rows in their order, until
+// the wanted ones of the set were found, needs no memory.
+void Planner::InKeyOrder(const Access& ordered, Access* set) {
+  static constexpr double kRowsOfKey = 0.5;  // rows that are read in the time in which a key of the set is found and sorted
+  static constexpr std::uint64_t kBytesOfKey = 128;
+  if (set->set->is_complement || ordered.kind != Access::Kind::kRange || ordered.range.index != nullptr) return;
+  const auto size = static_cast<double>(set->set->numbers.size()), num_rows = static_cast<double>(NumRows());
+  const double wanted = wanted_.rows ? static_cast<double>(*wanted_.rows) : size;
+  if (wanted * num_rows > size * size * kRowsOfKey && set->set->numbers.size() < core_.sort_bytes / kBytesOfKey) return;
+  set->in_key_order = set->is_sorted = true;
+  set->range = ordered.range;
 }
 
 // Takes each of several equal values only once, because otherwise a row would be shown twice.
@@ -303,15 +326,7 @@ std::optional<Access> Planner::OfIn(const NodeRef& node) {
 
 std::optional<Access> Planner::OfUnion(const Node& node) {
   Access all{.kind = Access::Kind::kUnion};
-  std::vector<NodeRef> parts = node.children;
-  if (node.op == Op::kAnyWord) {
-    for (const std::string& word : node.words) {  // read as a text again, a folded word may be several: it is no value
-      Node one{.op = Op::kAnyWord, .is_key = node.is_key, .column = node.column, .is_numeric = node.is_numeric};
-      one.words.push_back(word);
-      parts.push_back(std::make_shared<const Node>(std::move(one)));
-    }
-  }
-  for (const NodeRef& part : parts) {
+  for (const NodeRef& part : node.children) {
     std::optional<Access> access = Best(ConjunctsOf(part), false);
     if (!access) return std::nullopt;
     all.parts.push_back(*std::move(access));
@@ -341,30 +356,22 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
       if (candidate.is_sorted && candidate.range.index == nullptr) ordered = candidate;
     }
   }
-  std::optional<std::uint64_t> num_in_texts;  // about
-  if (!text_indices.empty()) {
-    TextSearch search(core_, text_indices, wanted_.effort);
-    for (const NodeRef& node : conjuncts) {
-      const auto count = search.CountAbout(*node);
-      if (count && (*count < TextSearch::kAll || (wanted_.counts && is_whole))) num_in_texts = std::min(num_in_texts.value_or(*count), *count);
-    }
-  }
+  // The order of the keys needs no other plan than that of a set of texts (InKeyOrder).
+  const auto texts = text_indices.empty() ? std::optional<std::uint64_t>() : RowsInTexts(conjuncts, text_indices, is_whole);
   const bool takes_order = is_whole && ordered && wanted_.rows;
-  if (takes_order) {
+  if (takes_order && !(texts && wanted_.order_column == ColumnId::kKey)) {
     const std::uint64_t budget = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(*wanted_.rows) * static_cast<double>(NumRows())));
     const auto is_same = [&](const Access& other) {
       return other.range.from == ordered->range.from && other.range.to == ordered->range.to;
     };
     std::vector<Access> others = candidates;
     std::erase_if(others, is_same);
-    if ((!num_in_texts || *num_in_texts > budget) && (others.empty() || !Race(others, budget))) return ordered;
+    if ((!texts || *texts > budget) && (others.empty() || !Race(others, budget))) return ordered;
   }
-  if (num_in_texts) {
-    const bool has_smaller = !candidates.empty() && Race(candidates, std::min(*num_in_texts, NumRows() / kScanPart + 64)).has_value();
-    if (!has_smaller) {
-      std::optional<Access> access = OfTexts(conjuncts, text_indices, is_whole);
-      if (access || !status_.ok()) return access;
-    }
+  if (texts && (candidates.empty() || !Race(candidates, std::min(*texts, NumRows() / kScanPart + 64)))) {
+    std::optional<Access> access = OfTexts(conjuncts, text_indices, is_whole);
+    if (access && is_whole && wanted_.order_column == ColumnId::kKey) InKeyOrder(*ordered, &*access);
+    if (access || !status_.ok()) return access;
   }
   if (candidates.size() == 1 && candidates[0].is_sorted) return std::move(candidates[0]);
   const auto is_list = [](const Access& access) { return access.is_sorted && access.range.index != nullptr; };
@@ -378,7 +385,7 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
   for (const NodeRef& node : conjuncts) {
     std::optional<Access> access;
     if (node->op == Op::kIn) access = OfIn(node);
-    if (node->op == Op::kOr || (node->op == Op::kAnyWord && node->words.size() != 1)) access = OfUnion(*node);
+    if (node->op == Op::kOr) access = OfUnion(*node);
     if (access) return access;
   }
   if (is_whole && candidates.empty()) return ordered;  // cheaper than sorting all rows

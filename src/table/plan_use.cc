@@ -13,6 +13,7 @@ std::unique_ptr<KeyStream> MakeStream(TableCore& core, const Access& access, boo
     case Access::Kind::kList:
       return std::make_unique<ListStream>(access.keys, is_reversed);
     case Access::Kind::kNumbers:
+      if (access.in_key_order) return std::make_unique<SetStream>(core, access.range, access.set, is_reversed, effort);
       return std::make_unique<NumberStream>(core, access.set, effort);
     case Access::Kind::kIntersection: {
       std::vector<std::unique_ptr<KeyStream>> parts;

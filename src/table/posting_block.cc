@@ -33,33 +33,38 @@ void AppendVarint(std::uint64_t number, std::string* out) {
 }
 
 bool ReadHead(Reader& reader, PostingBlock* block) {
-  std::uint64_t head = 0, size = 0;
-  if (!reader.Read(&head)) return false;
+  std::uint64_t head = 0, begin = 0;
+  if (!reader.Read(&head) || ((head & 1) != 0 && (!reader.Read(&begin) || begin == 0 || begin >= PostingBlock::kNoEnd))) return false;
   block->count = head >> 1;
-  if ((head & 1) == 0) return true;
-  if (!reader.Read(&size) || size == 0) return false;
-  block->end = block->begin + size;
-  return block->end < PostingBlock::kNoEnd && block->end > block->begin;
+  block->begin = static_cast<RowNumber>(begin);
+  return block->count <= reader.left();
 }
+
+void AppendHead(std::size_t count, RowNumber begin, std::string* out) {
+  AppendVarint(count << 1 | (begin == 0 ? 0u : 1u), out);
+  if (begin != 0) AppendVarint(begin, out);
+}
+
+constexpr std::size_t kHeadMax = 3 + kVarint32SizeMax;
 
 }  // namespace
 
-std::optional<PostingBlock> DecodePostingHead(std::string_view bytes, RowNumber begin) {
+std::optional<PostingBlock> DecodePostingHead(std::string_view bytes) {
   Reader reader(bytes);
-  PostingBlock block{.begin = begin};
+  PostingBlock block;
   return ReadHead(reader, &block) ? std::optional(block) : std::nullopt;
 }
 
-std::optional<PostingBlock> DecodePostings(std::string_view bytes, RowNumber begin, std::vector<RowNumber>* numbers) {
+std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t end, std::vector<RowNumber>* numbers) {
   Reader reader(bytes);
-  PostingBlock block{.begin = begin};
-  if (!ReadHead(reader, &block) || block.count > reader.left()) return std::nullopt;
+  PostingBlock block;
+  if (!ReadHead(reader, &block)) return std::nullopt;
   const std::size_t before = numbers->size();
   numbers->resize(before + block.count);
-  std::uint64_t least = begin;
+  std::uint64_t least = block.begin;
   for (std::size_t i = before; i < numbers->size(); ++i) {
     std::uint64_t above = 0;
-    if (!reader.Read(&above) || above >= block.end || (least += above) >= block.end) {
+    if (!reader.Read(&above) || above >= end || (least += above) >= end) {
       numbers->resize(before);
       return std::nullopt;
     }
@@ -70,25 +75,41 @@ std::optional<PostingBlock> DecodePostings(std::string_view bytes, RowNumber beg
   return std::nullopt;
 }
 
-std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::uint64_t end, std::string* out) {
-  static constexpr std::size_t kHeadMax = 3 + kVarint32SizeMax;
+std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out) {
   char bytes[kPostingBytesMax + kVarint32SizeMax];
   auto* const first = reinterpret_cast<std::byte*>(bytes);
   std::byte* at = first;
   std::size_t count = 0;
   for (std::uint64_t least = begin; count < numbers.size(); ++count) {
-    HAKO_DCHECK(numbers[count] >= least && numbers[count] < end);
+    HAKO_DCHECK(numbers[count] >= least);
     std::byte* const next = EncodeVarint(numbers[count] - least, at);
     if (static_cast<std::size_t>(next - first) > kPostingBytesMax - kHeadMax) break;
     at = next;
     least = std::uint64_t{numbers[count]} + 1;
   }
-  if (count < numbers.size()) end = numbers[count];
   out->clear();
-  AppendVarint(count << 1 | (end == PostingBlock::kNoEnd ? 0u : 1u), out);
-  if (end != PostingBlock::kNoEnd) AppendVarint(end - begin, out);
+  AppendHead(count, begin, out);
   out->append(bytes, static_cast<std::size_t>(at - first));
   return count;
+}
+
+bool AppendPosting(std::string_view bytes, RowNumber number, std::string* out) {
+  Reader reader(bytes);
+  PostingBlock block;
+  if (!ReadHead(reader, &block)) return false;
+  const std::size_t size = reader.left(), head = bytes.size() - size;
+  std::uint64_t least = block.begin;
+  for (std::size_t i = 0; i < block.count; ++i) {
+    std::uint64_t above = 0;
+    if (!reader.Read(&above)) return false;
+    least += above + 1;
+  }
+  if (reader.left() != 0 || number < least || size + VarintSize(number - least) > kPostingBytesMax - kHeadMax) return false;
+  out->clear();
+  AppendHead(block.count + 1, block.begin, out);
+  out->append(bytes.substr(head));
+  AppendVarint(number - least, out);
+  return true;
 }
 
 bool KeyBlock::Decode(std::string_view bytes) {

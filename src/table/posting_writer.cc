@@ -9,6 +9,11 @@
 #include "hako/table/table_core.h"
 
 namespace hako::table {
+namespace {
+
+Status DamagedBlockError() { return absl::DataLossError("a block of a posting list is damaged"); }
+
+}  // namespace
 
 void PostingWriter::Clear() {
   for (const List& list : lists_) slots_[list.slot] = 0;
@@ -22,16 +27,21 @@ void PostingWriter::Clear() {
   operations_.clear();
 }
 
-std::string_view PostingWriter::Keep(std::string_view bytes) {
+std::span<char> PostingWriter::Room(std::size_t size) {
   static constexpr std::size_t kChunk = 64 << 10;
-  if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < bytes.size()) {
+  if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < size) {
     chunks_.emplace_back();
-    chunks_.back().reserve(std::max(kChunk, bytes.size()));
+    chunks_.back().reserve(std::max(kChunk, size));
   }
   std::string& chunk = chunks_.back();
-  const std::size_t begin = chunk.size();
-  chunk.append(bytes);
-  return std::string_view(chunk).substr(begin);
+  chunk.resize(chunk.size() + size);
+  return std::span(chunk).last(size);
+}
+
+std::string_view PostingWriter::Keep(std::string_view bytes) {
+  const std::span<char> room = Room(bytes.size());
+  bytes.copy(room.data(), bytes.size());
+  return {room.data(), bytes.size()};
 }
 
 void PostingWriter::Change(std::string_view list, RowNumber number, bool adds) {
@@ -93,53 +103,68 @@ void PostingWriter::Join() {
 }
 
 Status PostingWriter::Plan(TableCore& core) {
+  static constexpr std::size_t kListsAtOnce = 256;
   Join();
   std::vector<std::uint32_t> order(lists_.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) { return lists_[a].key < lists_[b].key; });
-  if (!changes_.empty()) {
-    PooledCursor cursor(core);
-    for (const std::uint32_t list : order) {
-      const std::size_t first = list == 0 ? 0 : ends_[list - 1], end = ends_[list];
-      if (first != end) HAKO_RETURN_IF_ERROR(PlanList(*cursor, lists_[list].key, first, end));
-    }
+  for (std::span<const std::uint32_t> left = order; !left.empty();) {
+    const auto some = left.first(std::min(left.size(), kListsAtOnce));
+    HAKO_RETURN_IF_ERROR(PlanLists(core, some));
+    left = left.subspan(some.size());
   }
   PlanKeys();
   return absl::OkStatus();
 }
 
-Status PostingWriter::PlanList(internal::AnyCursor& cursor, std::string_view list, std::size_t first, std::size_t end) {
-  buffer_.assign(list);
-  AppendBigEndian32(changes_[first].number, &buffer_);
-  cursor.JumpLower(buffer_, true);
-  for (std::size_t i = first; i < end;) {
-    HAKO_RETURN_IF_ERROR(cursor.status());
-    if (!cursor.Valid() || !cursor.key().starts_with(list)) {
-      if (i != first) return MismatchError();  // the list has changed between two reads
-      PlanBlock(list, list, std::nullopt, PostingBlock(), first, end);
-      return absl::OkStatus();
-    }
-    const std::string_view key = cursor.key();
-    if (key.size() != list.size() && key.size() != list.size() + 4) return absl::DataLossError("the key of a posting list is damaged");
-    const RowNumber begin = key.size() == list.size() ? 0 : BigEndian32At(key);
-    const std::optional<PostingBlock> block = DecodePostingHead(cursor.value(), begin);
-    if (!block) return absl::DataLossError("a block of a posting list is damaged");
-    if (changes_[i].number < begin || changes_[i].number >= block->end) return MismatchError();
-    std::size_t behind = i + 1;
-    while (behind < end && changes_[behind].number < block->end) ++behind;
-    const std::string_view kept = Keep(cursor.value());
-    PlanBlock(list, Keep(key), kept, *block, i, behind);
-    i = behind;
-    if (i == end) break;
-    cursor.Next();
-    const bool is_next = cursor.Valid() && cursor.key().starts_with(list) && cursor.key().size() == list.size() + 4;
-    const std::optional<PostingBlock> next = is_next ? DecodePostingHead(cursor.value(), BigEndian32At(cursor.key())) : std::nullopt;
-    if (next && changes_[i].number < next->end) continue;
-    buffer_.assign(list);
-    AppendBigEndian32(changes_[i].number, &buffer_);
-    cursor.JumpLower(buffer_, true);
+// Reads the last blocks together: most changes are in these.
+Status PostingWriter::PlanLists(TableCore& core, std::span<const std::uint32_t> lists) {
+  std::vector<std::string_view> keys;
+  std::vector<std::optional<std::string_view>> blocks(lists.size());
+  for (const std::uint32_t list : lists) {
+    buffer_.assign(lists_[list].key);
+    AppendLastBlock(&buffer_);
+    keys.push_back(Keep(buffer_));
+  }
+  HAKO_RETURN_IF_ERROR(core.store->FetchMulti(
+      keys,
+      [&](std::size_t i, std::size_t size) {
+        const std::span<char> room = Room(size);
+        blocks[i] = std::string_view(room.data(), size);
+        return room.data();
+      },
+      [&](std::size_t i, bool is_there) {
+        if (!is_there) blocks[i].reset();
+      }));
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    const std::uint32_t list = lists[i];
+    const std::size_t first = list == 0 ? 0 : ends_[list - 1], behind = ends_[list];
+    if (first != behind) HAKO_RETURN_IF_ERROR(PlanList(core, lists_[list].key, blocks[i], first, behind));
   }
   return absl::OkStatus();
+}
+
+Status PostingWriter::PlanList(TableCore& core, std::string_view list, std::optional<std::string_view> last, std::size_t first,
+                               std::size_t behind) {
+  const std::optional<PostingBlock> block = last ? DecodePostingHead(*last) : PostingBlock();
+  if (!block) return DamagedBlockError();
+  if (changes_[first].number < block->begin) {
+    PooledCursor cursor(core);
+    while (first < behind && changes_[first].number < block->begin) {
+      buffer_.assign(list);
+      AppendBlock(changes_[first].number + 1, &buffer_);
+      cursor->JumpBriefly(buffer_);
+      HAKO_RETURN_IF_ERROR(cursor->status());
+      if (!cursor->Valid()) return MismatchError();  // the list has changed between two reads
+      const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
+      if (!key || key->list != list || key->end == PostingBlock::kNoEnd) return MismatchError();
+      std::size_t next = first + 1;
+      while (next < behind && changes_[next].number < key->end) ++next;
+      HAKO_RETURN_IF_ERROR(PlanBlock(list, key->end, Keep(cursor->value()), first, next));
+      first = next;
+    }
+  }
+  return first == behind ? absl::OkStatus() : PlanBlock(list, PostingBlock::kNoEnd, last, first, behind);
 }
 
 bool PostingWriter::Apply(std::span<const NumberChange> changes, std::span<const RowNumber> numbers, std::vector<RowNumber>* out) const {
@@ -160,58 +185,63 @@ bool PostingWriter::Apply(std::span<const NumberChange> changes, std::span<const
 }
 
 // A block that is too large is split so that the new blocks are full if numbers were added behind all
-// others, and half full otherwise.
-void PostingWriter::PlanBlock(std::string_view list, std::string_view key, std::optional<std::string_view> before, const PostingBlock& block,
-                              std::size_t first, std::size_t end) {
-  numbers_.clear();
-  if (before && !DecodePostings(*before, block.begin, &numbers_)) numbers_.clear();
-  const auto changes = std::span(changes_).subspan(first, end - first);
-  // The builder of an index may add a number that is to be removed between this reading and the step.
-  const bool only_adds = std::ranges::all_of(changes, &NumberChange::adds);
-  if (!Apply(changes, numbers_, &changed_) && only_adds) return;
-  const bool is_behind = numbers_.empty() || changes.front().number > numbers_.back();
-  Operation operation{.key = key,
+// others, and half full otherwise. The last part keeps the key.
+Status PostingWriter::PlanBlock(std::string_view list, std::uint64_t end, std::optional<std::string_view> before, std::size_t first,
+                                std::size_t behind) {
+  const auto changes = std::span(changes_).subspan(first, behind - first);
+  const auto key_of = [&](std::uint64_t block_end) {
+    buffer_.assign(list);
+    block_end == PostingBlock::kNoEnd ? AppendLastBlock(&buffer_) : AppendBlock(static_cast<std::uint32_t>(block_end), &buffer_);
+    return Keep(buffer_);
+  };
+  Operation operation{.key = key_of(end),
                       .before = before.value_or(std::string_view()),
                       .value = {},
                       .was_there = before.has_value(),
-                      .is_there = !changed_.empty() || !block.IsLast() || block.begin != 0,
+                      .is_there = true,
                       .is_part = false,
-                      .begin = block.begin,
+                      .end = end,
                       .first_change = first,
-                      .num_changes = end - first,
+                      .num_changes = behind - first,
                       .is_of_keys = false};
+  if (before && changes.size() == 1 && changes[0].adds && AppendPosting(*before, changes[0].number, &buffer_)) {
+    operation.value = Keep(buffer_);
+    operations_.push_back(operation);
+    return absl::OkStatus();
+  }
+  numbers_.clear();
+  const std::optional<PostingBlock> block = before ? DecodePostings(*before, end, &numbers_) : PostingBlock();
+  if (!block) return DamagedBlockError();
+  if (changes.front().number < block->begin) return MismatchError();
+  // The builder of an index may add a number that is to be removed between this reading and the step.
+  const bool only_adds = std::ranges::all_of(changes, &NumberChange::adds);
+  if (!Apply(changes, numbers_, &changed_) && only_adds) return absl::OkStatus();
+  const bool is_behind = numbers_.empty() || changes.front().number > numbers_.back();
+  operation.is_there = !changed_.empty() || block->begin != 0 || end != PostingBlock::kNoEnd;
   std::span<const RowNumber> left = changed_;
-  std::size_t count = EncodePostings(left, block.begin, block.end, &buffer_);
-  if (count == left.size()) {
-    operation.value = Keep(buffer_);
-    operations_.push_back(operation);
-    return;
-  }
-  operation.is_part = true;
-  for (RowNumber begin = block.begin;;) {
-    if (count != left.size() && !is_behind) {
+  RowNumber begin = block->begin;
+  for (std::size_t count; (count = EncodePostings(left, begin, &buffer_)) < left.size(); begin = left.front()) {
+    if (!is_behind) {
       count = std::max<std::size_t>(1, (count + 1) / 2);
-      (void)EncodePostings(left.first(count), begin, left[count], &buffer_);
+      (void)EncodePostings(left.first(count), begin, &buffer_);
     }
-    operation.value = Keep(buffer_);
-    operations_.push_back(operation);
     left = left.subspan(count);
-    if (left.empty()) break;
-    begin = left.front();
-    count = EncodePostings(left, begin, block.end, &buffer_);
-    std::string next(list);
-    AppendBigEndian32(begin, &next);
-    operation = {.key = Keep(next),
-                 .before = {},
-                 .value = {},
-                 .was_there = false,
-                 .is_there = true,
-                 .is_part = true,
-                 .begin = begin,
-                 .first_change = 0,
-                 .num_changes = 0,
-                 .is_of_keys = false};
+    operation.is_part = true;
+    const std::string_view value = Keep(buffer_);
+    operations_.push_back({.key = key_of(left.front()),
+                           .before = {},
+                           .value = value,
+                           .was_there = false,
+                           .is_there = true,
+                           .is_part = true,
+                           .end = left.front(),
+                           .first_change = 0,
+                           .num_changes = 0,
+                           .is_of_keys = false});
   }
+  operation.value = Keep(buffer_);
+  operations_.push_back(operation);
+  return absl::OkStatus();
 }
 
 // Key blocks are read only by the visitor.
@@ -223,7 +253,7 @@ void PostingWriter::PlanKeys() {
                            .was_there = false,
                            .is_there = true,
                            .is_part = false,
-                           .begin = block * kKeysOfBlock,
+                           .end = 0,
                            .first_change = key_changes_.size(),
                            .num_changes = changes.size(),
                            .is_of_keys = true});
@@ -253,14 +283,14 @@ std::optional<Action> PostingWriter::Visit(std::size_t i, std::optional<std::str
   if (operation.is_of_keys) return VisitKeys(operation, found);
   if (found.has_value() == operation.was_there && (!found || *found == operation.before))
     return operation.is_there ? Action::Set(operation.value) : Action::Remove();
-  if (operation.is_part || (operation.was_there && !found)) return std::nullopt;
-  numbers_.clear();
-  const std::optional<PostingBlock> block = DecodePostings(*found, operation.begin, &numbers_);
+  if (operation.is_part || !found) return std::nullopt;
   const auto changes = std::span(changes_).subspan(operation.first_change, operation.num_changes);
-  if (!block || changes.back().number >= block->end) return std::nullopt;
+  numbers_.clear();
+  const std::optional<PostingBlock> block = DecodePostings(*found, operation.end, &numbers_);
+  if (!block || changes.front().number < block->begin) return std::nullopt;
   if (!Apply(changes, numbers_, &changed_)) return Action::Keep();
-  if (changed_.empty() && block->IsLast() && block->begin == 0) return Action::Remove();
-  if (EncodePostings(changed_, block->begin, block->end, &buffer_) != changed_.size()) return std::nullopt;
+  if (changed_.empty() && block->begin == 0 && operation.end == PostingBlock::kNoEnd) return Action::Remove();
+  if (EncodePostings(changed_, block->begin, &buffer_) != changed_.size()) return std::nullopt;
   return Action::Set(Keep(buffer_));
 }
 

@@ -121,38 +121,43 @@ std::optional<TextSearch::Lists> TextSearch::ListsOf(const Node& node) const {
   return best;
 }
 
-std::uint64_t TextSearch::SizeAbout(const std::string& from, bool is_prefix) {
+std::uint64_t TextSearch::SizeAbout(const std::string& list, bool is_prefix) {
   static constexpr std::uint64_t kNumbersOfBlock = 32;  // on average
   PooledCursor cursor(core_);
-  cursor->JumpBriefly(from);
-  if (!cursor->Valid() || !cursor->key().starts_with(from)) return 0;
-  const std::string to = EndOfPrefix(from).value_or(std::string());
-  if (is_prefix) return std::max<std::uint64_t>(cursor->CountAbout(to), 1) * kNumbersOfBlock;
-  const std::optional<PostingBlock> block = DecodePostingHead(cursor->value(), 0);
-  if (!block) return 1;
-  return block->IsLast() ? block->count : std::max<std::uint64_t>(cursor->CountAbout(to), 2) * std::max<std::uint64_t>(block->count, 1);
+  cursor->JumpBriefly(list);
+  if (!cursor->Valid() || !cursor->key().starts_with(list)) return 0;
+  if (is_prefix) return std::max<std::uint64_t>(cursor->CountAbout(EndOfPrefix(list).value_or(std::string())), 1) * kNumbersOfBlock;
+  const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
+  const std::optional<PostingBlock> block = DecodePostingHead(cursor->value());
+  if (!key || !block || key->list != list) return 0;
+  std::string last = list;
+  AppendLastBlock(&last);
+  return key->end == PostingBlock::kNoEnd ? block->count : (cursor->CountAbout(last) + 1) * std::max<std::uint64_t>(block->count, 1);
 }
 
-std::optional<std::uint64_t> TextSearch::CountAbout(const Node& node) {
+std::optional<TextSearch::Size> TextSearch::SizeOf(const Node& node) {
   switch (node.op) {
     case Op::kAnd: {
-      std::optional<std::uint64_t> least;
+      std::optional<Size> all;
       for (const auto& child : node.children) {
-        if (const auto count = CountAbout(*child)) least = std::min(least.value_or(kAll), *count);
+        const auto size = SizeOf(*child);
+        if (size) all = all ? Size{std::min(all->rows, size->rows), all->numbers + size->numbers} : *size;
       }
-      return least;
+      return all;
     }
     case Op::kOr: {
-      std::uint64_t sum = 0;
+      Size any{};
       for (const auto& child : node.children) {
-        const auto count = CountAbout(*child);
-        if (!count) return std::nullopt;
-        sum = std::min(kAll, sum + *count);
+        const auto size = SizeOf(*child);
+        if (!size) return std::nullopt;
+        any = {std::min(kAll, any.rows + size->rows), any.numbers + size->numbers};
       }
-      return sum;
+      return any;
     }
-    case Op::kNot:
-      return CountAbout(*node.children[0]) ? std::optional(kAll) : std::nullopt;
+    case Op::kNot: {
+      const auto size = SizeOf(*node.children[0]);
+      return size ? std::optional(Size{kAll, size->numbers}) : std::nullopt;
+    }
     default:
       break;
   }
@@ -160,44 +165,42 @@ std::optional<std::uint64_t> TextSearch::CountAbout(const Node& node) {
   if (!lists) return std::nullopt;
   std::uint64_t sum = 0, least = kAll;
   for (const std::string& word : lists->words) {
-    const std::string list = lists->is_prefix ? lists->index->prefix() + word : lists->index->List(word);
-    const std::uint64_t size = SizeAbout(list, lists->is_prefix);
+    const std::uint64_t size = SizeAbout(lists->index->List(word), lists->is_prefix);
     sum += size;
     least = std::min(least, size);
   }
-  return lists->is_union ? sum : least;
+  return Size{lists->is_union ? std::min(sum, kAll) : least, sum};
 }
 
 Status TextSearch::Read(const std::string& list, bool is_prefix, const RowSet* among, std::vector<RowNumber>* out) {
-  const Numbers* const wanted = among == nullptr || among->is_complement || is_prefix ? nullptr : &among->numbers;
-  const std::uint64_t size = wanted == nullptr ? 0 : SizeAbout(list, false);
   static constexpr std::uint64_t kNumbersOfSeek = 256;
-  const bool seeks = wanted != nullptr && wanted->size() < size / kNumbersOfSeek;
+  const Numbers* const wanted = among == nullptr || among->is_complement || is_prefix ? nullptr : &among->numbers;
+  const bool seeks = wanted != nullptr && wanted->size() < SizeAbout(list, false) / kNumbersOfSeek;
   std::size_t next = 0;  // of the wanted numbers
   std::string target = list;
   PooledCursor cursor(core_);
   const auto seek = [&] {
     target.resize(list.size());
-    AppendBigEndian32((*wanted)[next], &target);
-    cursor->JumpLower(target, true);
+    AppendBlock((*wanted)[next] + 1, &target);
+    cursor->JumpBriefly(target);
   };
   if (seeks && wanted->empty()) return absl::OkStatus();
   seeks ? seek() : cursor->Jump(list);
   while (cursor->Valid() && cursor->key().starts_with(list)) {
     if (effort_ != nullptr && !effort_->Take()) return effort_->error();
-    const std::string_view key = cursor->key();
-    const std::size_t word_end = is_prefix ? key.find('\0', 3) : list.size() - 1;
-    const bool is_first = word_end + 1 == key.size();
-    if (word_end == key.npos || (!is_first && key.size() != word_end + 5)) return absl::DataLossError("the key of a posting list is damaged");
-    const std::optional<PostingBlock> block = DecodePostings(cursor->value(), is_first ? 0 : BigEndian32At(key), out);
-    if (!block) return absl::DataLossError("a block of a posting list is damaged");
-    if (!seeks) {
+    const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
+    if (!key) return absl::DataLossError("the key of a posting list is damaged");
+    if (!is_prefix && key->list != list) break;  // of a word that begins with the last mark
+    if (!DecodePostings(cursor->value(), key->end, out)) return absl::DataLossError("a block of a posting list is damaged");
+    if (seeks) {
+      while (next < wanted->size() && (*wanted)[next] < key->end) ++next;
+      if (next == wanted->size()) break;
+      seek();
+    } else if (!is_prefix && key->end == PostingBlock::kNoEnd) {
+      break;
+    } else {
       cursor->Next();
-      continue;
     }
-    while (next < wanted->size() && (*wanted)[next] < block->end) ++next;
-    if (next == wanted->size()) break;
-    seek();
   }
   return cursor->status();
 }
@@ -207,7 +210,7 @@ StatusOr<RowSet> TextSearch::FindInLists(const Lists& lists, const RowSet* among
   if (std::find(used_.begin(), used_.end(), lists.index) == used_.end()) used_.push_back(lists.index);
   if (lists.is_prefix || lists.is_union) {
     for (const std::string& word : lists.words)
-      HAKO_RETURN_IF_ERROR(Read(lists.is_prefix ? lists.index->prefix() + word : lists.index->List(word), lists.is_prefix, among, &set.numbers));
+      HAKO_RETURN_IF_ERROR(Read(lists.index->List(word), lists.is_prefix, among, &set.numbers));
     SortUnique(&set.numbers);
     return set;
   }
@@ -238,16 +241,14 @@ StatusOr<RowSet> TextSearch::Find(const Node& node, const RowSet* among) {
       std::vector<std::pair<std::uint64_t, const Node*>> by_size;
       RowSet all{.numbers = {}, .is_complement = true, .is_exact = true};
       for (const auto& child : node.children) {
-        const auto count = CountAbout(*child);
-        if (count)
-          by_size.emplace_back(*count, child.get());
+        if (const auto size = SizeOf(*child))
+          by_size.emplace_back(size->rows, child.get());
         else
           all.is_exact = false;
       }
       std::sort(by_size.begin(), by_size.end());
-      for (const auto& [count, child] : by_size) {
-        const RowSet* const so_far = all.is_complement ? among : &all;
-        HAKO_ASSIGN_OR_RETURN(const RowSet set, Find(*child, so_far));
+      for (const auto& [rows, child] : by_size) {
+        HAKO_ASSIGN_OR_RETURN(const RowSet set, Find(*child, all.is_complement ? among : &all));
         all = Intersection(all, set);
       }
       return all;

@@ -217,14 +217,14 @@ class OtherUnicodeTest : public testing::Test {
   }
   static std::string BlockOf(const std::vector<table::RowNumber>& numbers) {
     std::string block;
-    EXPECT_EQ(table::EncodePostings(numbers, 0, table::PostingBlock::kNoEnd, &block), numbers.size());
+    EXPECT_EQ(table::EncodePostings(numbers, 0, &block), numbers.size());
     return block;
   }
   // Of the first index, words of rows; of the second, rows.
   static std::size_t NumEntries(TreeDBM<>& store, std::uint16_t number) {
     std::size_t count = 0;
     for (const std::string& key : KeysOf(store, table::EntryPrefix(number)))
-      count += number == 1 ? table::DecodePostingHead(Read(store, key), 0)->count : 1;
+      count += number == 1 ? table::DecodePostingHead(Read(store, key))->count : 1;
     return count;
   }
   // As the other version has left the file, to which an A with an umlaut was no letter: the first two indices lack entries.

@@ -7,9 +7,9 @@
 //   00 'n'                          the number of rows, while the table is closed
 //   01 KEY                          a row, by its primary key (table/row.h)
 //   02 NUMBER PARTS [KEY]           an entry of an index; without KEY where a unique index has a value
-//   02 NUMBER WORD 00 [BEGIN]       of a text index instead, a block of the posting list of a word or q-gram
-//                                   (table/posting_block.h) and the row number where it begins, 4 bytes,
-//                                   big-endian, unless that is 0; no word has a zero byte
+//   02 NUMBER WORD 00 END           of a text index instead, a block of the posting list of a word or q-gram
+//                                   (table/posting_block.h); END is where it ends, 4 bytes, big-endian
+//   02 NUMBER WORD 01               the last block of the list; no word has a zero byte
 //   03 BLOCK                        the keys of some rows by number (table/row_numbers.h)
 //
 // A part is, in the order of values (table/value.h)
@@ -93,6 +93,27 @@ inline std::uint32_t BigEndian32At(std::string_view key) {
   for (std::size_t i = key.size() - 4; i < key.size(); ++i) number = number << 8 | static_cast<unsigned char>(key[i]);
   return number;
 }
+
+// A list is what the keys of its blocks begin with: the prefix of the index and the word.
+inline constexpr char kBlockMark = 0, kLastBlockMark = 1;
+inline void AppendLastBlock(std::string* list) { list->push_back(kLastBlockMark); }
+inline void AppendBlock(std::uint32_t end, std::string* list) {
+  list->push_back(kBlockMark);
+  AppendBigEndian32(end, list);
+}
+struct BlockKey {
+  std::string_view list;
+  std::uint64_t end;  // 2^32 of the last block
+};
+// Splits the key of a block of a text index; nullopt if it is damaged.
+inline std::optional<BlockKey> ParseBlockKey(std::string_view key) {
+  static constexpr std::size_t kPrefixSize = 3, kEndSize = 4;
+  const std::size_t mark = key.find(kBlockMark, kPrefixSize);
+  if (mark != key.npos) return mark + 1 + kEndSize == key.size() ? std::optional(BlockKey{key.substr(0, mark), BigEndian32At(key)}) : std::nullopt;
+  if (key.size() <= kPrefixSize || key.back() != kLastBlockMark) return std::nullopt;
+  return BlockKey{key.substr(0, key.size() - 1), std::uint64_t{1} << 32};
+}
+
 inline std::string KeyBlockKey(std::uint32_t block) {
   std::string key(1, kNumberSpace);
   AppendBigEndian32(block, &key);

@@ -126,6 +126,20 @@ class NumberStream final : public KeyStream {
   Status status_;
 };
 
+// The rows of a range that are in a set, which is no complement.
+class SetStream final : public KeyStream {
+ public:
+  SetStream(TableCore& core, const RecordRange& range, std::shared_ptr<const RowSet> set, bool is_reversed, QueryEffort* effort)
+      : rows_(core, range, is_reversed, effort), set_(std::move(set)) {}
+  bool Next() override;
+  bool Seek(std::string_view) override { return false; }
+  Status status() const override { return rows_.status(); }
+
+ private:
+  RangeStream rows_;
+  const std::shared_ptr<const RowSet> set_;
+};
+
 // Seeks from key to key that all parts have, beginning with the smallest part. Unless it
 // `keeps_all`, it uses only the few smallest parts, because the others cost more than they save.
 class IntersectionStream final : public KeyStream {

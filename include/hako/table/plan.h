@@ -63,6 +63,7 @@ struct Access {
   std::vector<Access> parts = {};                             // kIntersection, kUnion
   std::vector<Condition> conditions = {};                     // kUnion: the conditions of the parts
   bool is_disjoint = false;                                   // kUnion
+  bool in_key_order = false;                                  // kNumbers: among the rows of the range
   bool is_sorted = false;                                     // by key
   bool is_single = false;                                     // one row at most
   bool is_unique = false;                                     // its entries have the row's key only if a part is null
@@ -71,6 +72,9 @@ struct Access {
   // The conjuncts, by bit, that a row meets if and only if this access finds it.
   std::uint64_t exact = 0;
   std::optional<std::uint64_t> count = {};  // entries, if they were counted
+
+  // Whether its stream reads rows.
+  bool ShowsRows() const { return (kind == Kind::kRange || in_key_order) && range.index == nullptr; }
 };
 
 struct Plan {
@@ -97,8 +101,12 @@ class Planner {
   std::optional<Access> OfIn(const NodeRef& node);
   void AddKeyAccess(Nodes conjuncts, std::vector<Access>* candidates);
   void AddIndexAccess(const Index& index, Nodes conjuncts, std::vector<Access>* candidates, std::optional<Access>* ordered);
-  // Returns the set of text indices; nullopt if it has no few rows.
+  // Returns about how many rows text indices give; nullopt if they serve no conjunct.
+  std::optional<std::uint64_t> RowsInTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole);
+  // Returns the set of rows that they give; nullopt if it is a complement that the query cannot use.
   std::optional<Access> OfTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole);
+  // Has the rows of the set found in the order of their keys, if that is faster than sorting them.
+  void InKeyOrder(const Access& ordered, Access* set);
   bool IsUsable(const Index& index, Nodes conjuncts);
   bool IsOrder(const Index& index, std::size_t num_equal) const;
   void AddText(const Node& node, std::string* text) const;

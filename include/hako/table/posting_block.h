@@ -4,19 +4,20 @@
 // q-gram has the numbers of the rows in which it occurs, ascending, in blocks of at most
 // kPostingBytesMax bytes. So a change of one row rewrites one block of each of its words.
 //
-//   posting block  head, varint: the number of row numbers times 2, plus 1 unless it is the last block
-//                  end, varint, unless it is the last block: where the next block begins, minus the
-//                  beginning of this one
+//   posting block  head, varint: the number of row numbers times 2, plus 1 if a beginning follows
+//   (a value)      beginning, varint; 0 if there is none
 //                  the row numbers, varints: each minus the least one that is possible at its place,
 //                  which is the beginning of the block or the previous number plus 1
+//   (its key)      LIST 00 END, or LIST 01 of the last block: see table/index_key.h
 //   key block      the keys of kKeysOfBlock rows by number: 4 bytes that tell by bit, little-endian,
 //                  which numbers are taken; then for each of these the length of the beginning that it
 //                  shares with the key before it, varint, the length of the rest, varint, and the rest
 //
 // Invariants
 //   1. The blocks of a list cover all numbers without a gap: the first one begins at 0, each other one
-//      where the block before it ends, and only the last one has no end. So the block of a number is the
-//      last block of the list that begins at or before it.
+//      where the block before it ends, and the last one has no end. So the block of a number is the first
+//      one that ends behind it, and a number that is higher than all others belongs to the last block, whose
+//      key follows from the word.
 //   2. A list of one block has a number; a block of a longer list may be empty.
 #pragma once
 
@@ -40,20 +41,19 @@ struct PostingBlock {
   static constexpr std::uint64_t kNoEnd = std::uint64_t{1} << 32;
 
   RowNumber begin = 0;
-  std::uint64_t end = kNoEnd;  // kNoEnd in the last block of a list
-  std::size_t count = 0;       // of row numbers
-
-  bool IsLast() const { return end == kNoEnd; }
+  std::size_t count = 0;  // of row numbers
 };
 
-// Appends the row numbers of the block that begins at `begin`. Returns nullopt if it is damaged.
-std::optional<PostingBlock> DecodePostings(std::string_view bytes, RowNumber begin, std::vector<RowNumber>* numbers);
+// Appends the row numbers of a block that ends at `end` to `numbers`. Returns nullopt if it is damaged.
+std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t end, std::vector<RowNumber>* numbers);
 // Decodes only the head.
-std::optional<PostingBlock> DecodePostingHead(std::string_view bytes, RowNumber begin);
-// Replaces `out` by a block of as many of the numbers as fit, and returns how many. If that is all of
-// them, the block ends at `end`, otherwise at the first number that does not fit.
-// REQUIRES: the numbers ascend, are at least `begin` and less than `end`
-std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::uint64_t end, std::string* out);
+std::optional<PostingBlock> DecodePostingHead(std::string_view bytes);
+// Replaces `out` by a block of as many of the numbers as fit, and returns how many.
+// REQUIRES: the numbers ascend, from `begin` on
+std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out);
+// Replaces `out` by the block with one more number. Returns false if that is not above all others, if there
+// is no room, or if the block is damaged.
+bool AppendPosting(std::string_view bytes, RowNumber number, std::string* out);
 
 // The keys of kKeysOfBlock rows.
 class KeyBlock {

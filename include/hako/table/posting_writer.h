@@ -36,8 +36,7 @@ class PostingWriter {
   // Removes all changes and operations.
   void Clear();
 
-  // Adds a row to a list, or removes it. `list` is the key of the first block of the list: the prefix of
-  // the index, the word and its end mark. An addition and a removal of the same number cancel each other.
+  // Adds a row to a list (table/index_key.h), or removes it. An addition and a removal of the same number cancel each other.
   void Add(std::string_view list, RowNumber number) { Change(list, number, true); }
   void Remove(std::string_view list, RowNumber number) { Change(list, number, false); }
   // Give a number to the row of this key, which must outlive this object's operations, or take it away.
@@ -87,18 +86,20 @@ class PostingWriter {
     std::string_view key, before, value;  // the record as it was read, and as it becomes
     bool was_there, is_there;
     bool is_part;                   // of the split of a block: `before` must be unchanged
-    RowNumber begin;                // of the block
+    std::uint64_t end;              // of the block
     std::size_t first_change, num_changes;  // in changes_ or, for a key block, in key_changes_
     bool is_of_keys;
   };
 
   void Change(std::string_view list, RowNumber number, bool adds);
+  // Return bytes that live until Clear.
+  std::span<char> Room(std::size_t size);
   std::string_view Keep(std::string_view bytes);
   std::uint32_t SlotOf(std::string_view list, std::uint64_t hash) const;
   void Join();
-  Status PlanList(internal::AnyCursor& cursor, std::string_view list, std::size_t first, std::size_t end);
-  void PlanBlock(std::string_view list, std::string_view key, std::optional<std::string_view> before, const PostingBlock& block, std::size_t first,
-                 std::size_t end);
+  Status PlanLists(TableCore& core, std::span<const std::uint32_t> lists);
+  Status PlanList(TableCore& core, std::string_view list, std::optional<std::string_view> last, std::size_t first, std::size_t behind);
+  Status PlanBlock(std::string_view list, std::uint64_t end, std::optional<std::string_view> before, std::size_t first, std::size_t behind);
   void PlanKeys();
   // Applies the changes to numbers. Returns whether anything changes.
   bool Apply(std::span<const NumberChange> changes, std::span<const RowNumber> numbers, std::vector<RowNumber>* out) const;

@@ -37,11 +37,15 @@ class TextSearch {
   TextSearch(TableCore& core, std::span<const Index* const> indices, QueryEffort* effort) : core_(core), indices_(indices), effort_(effort) {}
 
   static constexpr std::uint64_t kAll = std::uint64_t{1} << 32;
-  // Returns about how many rows the set of the condition has, or kAll if it may be a complement; nullopt if
-  // there is no set, because the indices do not serve the condition.
-  std::optional<std::uint64_t> CountAbout(const Node& node);
+  // About how many rows a set has, or kAll if it may be a complement, and how many numbers in posting lists
+  // must be read to find it.
+  struct Size {
+    std::uint64_t rows, numbers;
+  };
+  // Returns nullopt if there is no set, because the indices do not serve the condition.
+  std::optional<Size> SizeOf(const Node& node);
   // Returns the set. If `among` is not nullptr, the set may lack rows that are not in it.
-  // REQUIRES: CountAbout has returned a number (checked here)
+  // REQUIRES: SizeOf returns a size (checked here)
   StatusOr<RowSet> Find(const Node& node, const RowSet* among = nullptr);
   // The indices that Find has used.
   const std::vector<const Index*>& used() const { return used_; }
@@ -62,7 +66,7 @@ class TextSearch {
   static constexpr std::uint64_t kNumbersOfRow = 100;  // numbers of a list that are read in the time of a row
 
   std::optional<Lists> GramsOf(const Node& node, const Index& index) const;
-  std::uint64_t SizeAbout(const std::string& from, bool is_prefix);
+  std::uint64_t SizeAbout(const std::string& list, bool is_prefix);
   // Adds the numbers of a list or, with `is_prefix`, of all lists that begin with it, to `out`, as they come.
   Status Read(const std::string& list, bool is_prefix, const RowSet* among, std::vector<RowNumber>* out);
   StatusOr<RowSet> FindInLists(const Lists& lists, const RowSet* among);
