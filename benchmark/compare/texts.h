@@ -1,28 +1,32 @@
-// The driver for indices of text: of words and of substrings, over a corpus of texts_corpora.py. Each
+// The driver for indices of text, of words and of substrings, over a corpus of texts_corpora.py. Each
 // engine is a program, and each phase prints a line of JSON. texts.py runs the programs in turn and
 // compares them.
 //
-//   import    all rows into a new table without an index, with one of words, and with one of
-//             substrings, --batch rows in one step: seconds; then the merging of what the load has
-//             left, if the engine has it, and closing, each with its own seconds; the growth of peak
-//             memory (VmHWM; pages of mapped files count) from before the import to after it; bytes of
-//             the files when they are closed, and once more after they are made as small as the engine
-//             can (Rebuild, VACUUM, compact), with the seconds that this took
-//   build     either index on the full table, first that of words: the same figures, without the last
-//   query     with both indices, of each kind of the corpus's queries: ns to count the rows, and to
-//             show the first ten of them, all columns; the median of passes over all queries of the
-//             kind, as many as fit into --budget seconds. Every count is that of the corpus, or the
-//             program fails. `sum` is over the rows shown
-//   put, update, remove    one row in a step, with both indices: --singles of them, or as many as fit
-//             into --seconds: median, 99.9 % and longest in ns. A row that is put has a key of its own and the
-//             text of another one; an update gives a row another one's text, the next one gives it back; rows that are put are
-//             removed. The table is as before afterwards, and the queries are counted once more
+//   import    Puts all rows into a new table without an index, into one with an index of words, and into
+//             one with an index of substrings, --batch rows in one step. Prints the seconds; those
+//             that the merging of what the load has left takes, if the engine has that; those of
+//             closing; the growth of peak memory (VmHWM, which counts pages of mapped files) since
+//             before the import; the bytes of the closed files, and once more after they are made as
+//             small as the engine can (Rebuild, VACUUM, compact).
+//   build     Creates the index of words on the full table, then that of substrings. Prints the same
+//             without the last.
+//   count     With both indices: counts the rows of each query of a kind. Prints the ns of a query:
+//             the median of the passes over all queries of the kind that fit into --budget seconds.
+//             The program fails unless every count is that of the corpus.
+//   first     The same, but shows all columns of the first ten rows. `sum` is over them.
+//   put       With both indices: puts one row in a step. The key is new, and the other columns are those
+//             of a row drawn at random. Prints the median, mean, 99.9 % and longest ns of --singles
+//             rows, or of as many as fit into --seconds.
+//   update    The same: gives a row the text of another one, and then its own text again.
+//   remove    The same: removes the rows that were put. Afterwards the table is as before, and all
+//             queries are counted again.
 //
 // Programs take --corpus=DIR/NAME --dir=DIR --batch=1000 --singles=N --seconds=S --budget=S.
 //
-// An engine is a class with the functions that TextsDriver calls. kIndices has the bits of the indices
-// that it has, kBuilds says whether it builds them on a full table, kFindsMore that its substrings
-// ignore case, and BeginSingles that it takes part in put, update and remove.
+// An engine is a class with the functions that TextsDriver calls. kIndices has the bits of its indices.
+// kBuilds says whether it can index a full table, kHasOwnWords whether its words are those of SQLite,
+// kFindsMore whether its substrings ignore case. An engine with BeginSingles takes part in put,
+// update and remove.
 #pragma once
 
 #include <malloc.h>
@@ -46,7 +50,7 @@ namespace hako::compare {
 
 inline constexpr unsigned kWords = 1, kGrams = 2;
 
-// Reads the cells of one row, or of many, from their form in a corpus.
+// Reads a cell in the form of a corpus, and moves behind it.
 inline std::string_view ReadCell(const char** at) {
   std::uint32_t size;
   std::memcpy(&size, *at, sizeof(size));
@@ -84,7 +88,7 @@ class Texts {
   std::vector<TextRow> rows;
   std::vector<TextQuery> queries;
 
-  // `has_own_words`: the counts are those of SQLite's words.
+  // With `has_own_words` the counts are those by SQLite's words.
   bool Read(const std::string& corpus, bool has_own_words) {
     if (!ReadFile(corpus + ".rows", &bytes_) || !ReadFile(corpus + ".words", &words_)) return false;
     const char *at = bytes_.data(), *words = words_.data();
@@ -259,7 +263,7 @@ class TextsDriver {
                 [&](std::uint64_t i) { return engine_.UpdateRow(drawn(i / 2), i % 2 == 0 ? drawn(i + n) : drawn(i / 2)); }) &&
            Each("remove", put, nullptr, [&](std::uint64_t i) { return engine_.RemoveRow(key(i)); });
   }
-  // Runs up to `ops` operations; `done` gets their number. The number is even, unless `ops` is not; all removals are made.
+  // Runs `ops` operations, or an even number of them if the time is up; all removals are made. *done is their number.
   template <class F>
   bool Each(const char* phase, std::uint64_t ops, std::uint64_t* done, F&& f) {
     std::vector<double> times;

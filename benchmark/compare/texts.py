@@ -4,10 +4,9 @@
     texts_corpora.py --out /on/a/disk/corpora
     texts.py --bin build/compare/benchmark/compare --dir /on/a/disk --corpora /on/a/disk/corpora --rounds 5 [packages ...]
 
-A table a corpus: the medians of the rounds, and the median of the rounds' ratios. For bytes the ratio is hako's part of SQLite's; for times
-how much faster hako is than SQLite or, for queries, than the fastest other engine. Bytes and the seconds of a load are without the merging of
-FTS5's segments ('optimize') and with it, respectively: an index is merged before its bytes are counted, and the merging has a line of its own.
-An engine whose counts or first rows differ ends the comparison.
+Prints a table for each corpus: the medians of the rounds, and the median of the rounds' ratios. For bytes the ratio is hako's divided by
+SQLite's. For times it is how much faster hako is than SQLite or, for queries, than the fastest other engine. FTS5 merges its segments
+('optimize') before its bytes are counted; that time has a separate line. An engine whose counts or first rows differ ends the comparison.
 """
 import argparse
 import json
@@ -58,7 +57,7 @@ def added(phase, kind, name, base):
 
 
 def figures():
-    """(name, digits, value of an engine's lines, peers, at most or at least, need): no peers, only reported; no need, no verdict."""
+    """(name, digits, value of an engine's lines, peers, at most or at least, need). Without peers the need is of hako's value."""
     none, words = ("import", "none"), ("build", "words")
     for kind, index in (("words", "word index"), ("grams", "substring index")):
         yield f"MB added by a {index}, import", 2, added("import", kind, "bytes", none), ["sqlite"], "<=", 1.0
@@ -93,19 +92,21 @@ def median(values):
 
 def report(corpus, engines, rounds):
     first = rounds[0][engines[0]]["corpus", None]
-    print(f"\n{corpus}: {first['rows']:,} rows of {first['columns']} columns, {len(rounds)} rounds")
+    print(f"\n{corpus}: {first['rows']:,} rows of {first['columns']} columns, {len(rounds)} round{'s' * (len(rounds) > 1)}")
     print(f"{'':46}" + "".join(f"{engine:>12}" for engine in engines) + f"{'ratio':>9}  aim")
     num_met = num_aims = 0
     for name, digits, value, peers, sign, need in figures():
         values = {engine: [value(one_round[engine]) for one_round in rounds] for engine in engines}
-        row = "".join(f"{'-' if middle is None else f'{middle:,.{digits}f}':>12}" for middle in (median(values[engine]) for engine in engines))
+        middles = [median(values[engine]) for engine in engines]
+        row = "".join(f"{'-' if middle is None else f'{middle:,.{digits}f}':>12}" for middle in middles)
         ratios = []
         for number, ours in enumerate(values["hako"]):
             others = [values[peer][number] for peer in peers if peer in engines and values[peer][number] is not None]
             if others and ours:
                 ratios.append(ours / others[0] if sign == "<=" else min(others) / ours)
-        verdict = f"{statistics.median(ratios):8.2f}x" if ratios else " " * 9
-        judged = statistics.median(ratios) if ratios else max(values["hako"]) if sign and not peers else None
+        ratio = median(ratios)
+        verdict = " " * 9 if ratio is None else f"{ratio:8.2f}x" if ratio >= .1 else f"{ratio:8.1g}x"
+        judged = ratio if peers else max(values["hako"]) if sign else None
         if need and judged is not None:
             is_met = judged <= need if sign == "<=" else judged >= need
             num_met, num_aims = num_met + is_met, num_aims + 1
@@ -136,7 +137,7 @@ def main():
         own_words = {kind for kind, _, count, own_count in asked if count != own_count}
         for kind, argument, count, own_count in asked:
             if count != own_count:
-                print(f"{corpus}: {kind} '{argument}': SQLite's words differ from hako's in {abs(int(count) - int(own_count))} rows or more")
+                print(f"{corpus}: {kind} '{argument}': {count} rows, but {own_count} by SQLite's words")
         rounds = []
         for number in range(args.rounds):
             shift = number % len(engines)

@@ -39,7 +39,7 @@ MANUALS = ["manpages", "manpages-dev", "libssl-doc", "perl-doc", "erlang-manpage
            "git-man", "libcurl4-doc", "postgresql-doc-15"]
 KERNEL, JAPANESE = "linux-doc-6.1", ["manpages-ja", "manpages-ja-dev"]
 RANKS = [2, 3, 5, 8, 13, 21, 34, 55]
-DOCUMENT_MAX = 1 << 20  # bytes; larger files are left out
+DOCUMENT_MAX = 100_000  # characters; longer texts have more q-grams than TableLimits::kEntriesOfRow
 
 # Default_Ignorable_Code_Point of DerivedCoreProperties.txt without the zero-width space, which ends a word.
 IGNORED = [(0xad, 0xad), (0x34f, 0x34f), (0x61c, 0x61c), (0x115f, 0x1160), (0x17b4, 0x17b5), (0x180b, 0x180f), (0x200c, 0x200f),
@@ -58,8 +58,8 @@ def character_class(points):
 
 
 class Words:
-    """The words of a text, with a blank before, between and after them: those of hako, and those of FTS5's unicode61 with its categories set to
-    hako's, which folds characters one by one and ends a word at characters that Unicode ignores."""
+    """The words of a text, with a blank before, between and after them: those of hako, and those of FTS5's unicode61 with the categories of
+    hako's words. The latter folds characters one by one, and characters that Unicode ignores end a word."""
 
     def __init__(self):
         ignored = {point for low, high in IGNORED for point in range(low, high + 1)}
@@ -121,9 +121,10 @@ def packages():
     for stanza in output_of("/usr/lib/apt/apt-helper", "cat-file", lines[0], text=True, encoding="utf-8").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in stanza.split("\n") if not line.startswith(" ") and ": " in line)
         if "Package" in fields:
-            rows[fields["Package"]] = [fields.get(name, "") for name in ("Version", "Architecture", "Section", "Maintainer", "Installed-Size",
-                                                                         "Description")]
-    return ["name", "version", "architecture", "section", "maintainer", "size", "text"], [[name, *cells] for name, cells in rows.items()]
+            rows[fields["Package"]] = fields
+    names = ["Package", "Version", "Architecture", "Section", "Maintainer", "Installed-Size", "Description"]
+    return (["name", "version", "architecture", "section", "maintainer", "size", "text"],
+            [[fields.get(name, "") for name in names] for fields in rows.values()])
 
 
 def plain(manual):
@@ -145,7 +146,7 @@ def documents():
     rows = [[path.removeprefix("usr/share/man/"), package, text]
             for package, path, text in manual_pages(MANUALS, r"usr/share/man/man\w+/")]
     for package, path, data in package_files([KERNEL]):
-        if re.search(r"\.(rst|txt)(\.gz)?$", path):
+        if re.search(r"/Documentation/.*\.(rst|txt)(\.gz)?$", path):
             rows.append([path.removeprefix("usr/share/doc/"), package,
                          (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8", "replace")])
     return ["path", "package", "text"], [row for row in rows if len(row[-1]) <= DOCUMENT_MAX]
@@ -155,7 +156,9 @@ def paths():
     names, device = [], os.stat("/").st_dev
     for folder, folders, files in os.walk("/"):
         names += [os.path.join(folder, name) for name in folders + files]
-        folders[:] = [name for name in folders if os.path.join(folder, name) != "/tmp" and os.lstat(os.path.join(folder, name)).st_dev == device]
+        if folder == "/":
+            folders.remove("tmp")
+        folders[:] = [name for name in folders if os.lstat(os.path.join(folder, name)).st_dev == device]
     valid = sorted(name for name in names if name.isprintable())
     return ["key", "text"], [[f"{number:08}", name] for number, name in enumerate(valid)]
 
@@ -253,9 +256,10 @@ def main():
         write(args.out / f"{name}.words", ["words"], ([text.strip()] for text in hako))
         asked = sorted(queries(texts, hako, sqlite, name == "japanese"), key=lambda query: query[0])
         (args.out / f"{name}.queries").write_text("".join("\t".join(map(str, query)) + "\n" for query in asked))
-        print(f"{name}: {len(rows):,} rows, {len(columns)} columns, {sum(len(text.encode()) for text in texts):,} bytes of text, "
-              f"{sum(text.count(' ') - 1 for text in hako):,} words; {sum(a != b for a, b in zip(hako, sqlite)):,} texts have other words in "
-              "SQLite")
+        num_bytes, num_words = sum(len(text.encode()) for text in texts), sum(len(text.split()) for text in hako)
+        num_others = sum(a != b for a, b in zip(hako, sqlite))
+        print(f"{name}: {len(rows):,} rows, {len(columns)} columns, {num_bytes:,} bytes of text, {num_words:,} words; "
+              f"{num_others:,} texts have other words in SQLite")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-// SQLite with a write-ahead log, 256 MiB of cache and prepared statements: rows in a table, and beside
-// it contentless tables of FTS5, of words by unicode61 and of substrings by trigram. Words are set to
-// have the characters of hako's words. It has synchronous = OFF for imports and builds, and NORMAL for
-// single rows. Substrings of two characters are below trigram's least, so they are sought in the rows.
+// SQLite with a write-ahead log, 256 MiB of cache and prepared statements. Rows are in a table with an
+// index of their keys. Beside it are contentless FTS5 tables of words (unicode61, with the characters
+// of hako's words) and of substrings (trigram). Imports and builds have synchronous = OFF, single rows
+// NORMAL. Substrings of two characters are too short for trigram, so they are searched in the rows.
 #include <sqlite3.h>
 
 #include "texts.h"

@@ -1,8 +1,9 @@
 // Tokyo Cabinet's table database: twice as many buckets as rows, everything in its caches and mapped. A
-// column has one index there, so a row has its words in a column of their own, with an index of tokens,
-// as hako folds them, as a token is what is between blanks or commas. Its index of q-grams serves only
-// the full-text operators, which ignore case, accents and the number of blanks: they find more rows. (TDBQCSTRINC, which
-// does not, reads the whole table.) It has no phrases of words, and its first rows are not in order.
+// column has one index there, and tokens are separated by blanks or commas, so a row has its words, as
+// hako folds them, in a separate column. The index of q-grams serves only the full-text operators,
+// which ignore case, accents and repeated blanks, so they may find more rows; TDBQCSTRINC, which does
+// not ignore them, reads the whole table. There are no phrases of words, and the first rows are not
+// in an order.
 #include <tctdb.h>
 
 #include "texts.h"

@@ -1,6 +1,6 @@
-// Xapian: an index of words with their positions; the row is the document's data, and its key a term. It
-// gets the words as hako folds them, so that both have the same words. It has no substrings, and no way to
-// index what is stored already.
+// Xapian: an index of words with their positions. The row is the document's data, and its key a term.
+// It gets the words as hako folds them, so that both have the same ones. It has no substrings, and
+// cannot index rows that are already stored.
 #include <xapian.h>
 
 #include "texts.h"
@@ -17,6 +17,7 @@ class TextsXapian {
     path_ = path + ".xapian";
     num_columns_ = texts.columns.size();
     has_words_ = indices != 0;
+    terms_.set_max_word_length(200);  // as hako's; by default it leaves out words of more than 64 bytes
     if (creates)
       writer_ = Xapian::WritableDatabase(path_, Xapian::DB_CREATE_OR_OVERWRITE);
     else

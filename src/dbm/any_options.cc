@@ -17,7 +17,7 @@ constexpr std::string_view kThereAre =
     "and "
     "grow_max";
 
-// Assigns the number in `text`, or leaves `out` unchanged if it is none.
+// Assigns the number in `text`, or leaves `out` unchanged if `text` is not a number.
 template <class T>
 bool TakeNumber(std::string_view text, std::int64_t max, T* out) {
   const auto number = ParseNumber(text);

@@ -43,7 +43,7 @@ Names NamesInTreeFile(const AnyOptions& options) {
   return {};
 }
 
-// The same for a file whose superblocks may be damaged.
+// As above, for a file whose superblocks may be damaged.
 StatusOr<Names> NamesInDamaged(const std::string& path, std::chrono::milliseconds lock_timeout) {
   FileOptions reading;
   reading.mode = OpenMode::kReadOnly;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string_view>
 
 #include "hako/file/path.h"
 #include "hako/file/positional_parallel_file.h"

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string_view>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "hako/array/array_pages.h"
@@ -66,7 +64,7 @@ StatusOr<log::NamedLog> FindNamedLog(LogFile& file) {
 
 namespace {
 
-// Whether anything was written behind the end of the log.
+// Whether anything was written after the end of the log.
 bool IsWritten(const LogFile& file, const log::Segment& segment, std::uint64_t end) {
   std::array<std::byte, sizeof(format::LogRecordHeader)> bytes{};
   if (end < segment.first || segment.end() - end < bytes.size() || end > segment.end()) return false;

@@ -1,4 +1,5 @@
-// Apart from the databases, whose code the compiler inlines less the more there is in a file.
+// In a separate file, because the compiler inlines less of the code of a database if its file has
+// more code.
 #include "hako/dbm/memory_home.h"
 
 #include "hako/dbm/baby_dbm.h"

@@ -95,7 +95,7 @@ auto RestoreSource::PieceOf(const log::Segment& segment) const -> const Piece* {
   return it == chained_.end() ? nullptr : *it;
 }
 
-// Finds the segment of the copy's state. The copy has the updates of a part of it, or of all of it.
+// Finds the segment of the copy's state. The copy has some or all of its updates.
 Status RestoreSource::FindFirst(const log::NamedLog& named) {
   const Link link = named.link();
   const Lsn lsn = named.from.lsn;
@@ -125,8 +125,8 @@ Status RestoreSource::FindFirst(const log::NamedLog& named) {
   return absl::DataLossError(absl::StrCat("the archive lacks segment ", link.sequence, ", which has LSN ", lsn, " of the copy"));
 }
 
-// Whether this segment of the log branches off before the end of the last archived one. Then a
-// power cut lost the records before it, and no recovery includes it.
+// Whether this segment of the log branches off before the end of the last archived one. If so, a
+// power cut lost the records before the segment, and no recovery includes it.
 bool RestoreSource::IsDiscarded(const Piece& piece, const Piece& last) const {
   if (piece.of.segment.limit != 0) return false;
   const Piece* first = &piece;

@@ -111,8 +111,8 @@ bool IsOnSysfs(const std::string& path) {
 }
 
 // Returns a number that changes whenever a file system on a device is mounted: the largest inode
-// number of the folders of mounted file systems, because these numbers only grow. Returns 0 if the
-// system tells none.
+// number of the folders of mounted file systems, because these numbers only grow. Returns 0 if
+// there is no such number.
 std::uint64_t NewestFileSystem() {
   std::uint64_t newest = 0;
   for (const char* const type : {"/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/btrfs", "/sys/fs/f2fs"}) {
@@ -131,8 +131,8 @@ std::uint64_t NewestFileSystem() {
 }
 
 // Identifies a mounted file system. `number` stays the same from mount to unmount, and no other
-// file system has it in this boot; 0 = the system tells none. `device` is set if the number is not
-// that of the mount.
+// file system has it in this boot; 0 = there is no such number. `device` is set if the number is
+// not that of the mount.
 struct FileSystemLife {
   std::uint64_t number = 0, device = 0;
 };

@@ -18,7 +18,7 @@
 namespace hako {
 
 bool TrySyncDirectoryOf(const std::string& path, Status* status) {
-  // Without memory, which the caller of a sync may not have.
+  // Needs no memory, because the caller of a sync may have none.
   std::array<char, PATH_MAX> directory{"."};
   if (const std::size_t slash = path.rfind('/'); slash != path.npos) {
     const std::size_t size = std::min(std::max<std::size_t>(slash, 1), directory.size() - 1);

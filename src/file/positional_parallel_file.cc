@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hako/base/no_memory.h"
+#include "hako/file/bounds.h"
 
 namespace hako {
 namespace {

@@ -87,7 +87,7 @@ bool IsUnsupported(int error) { return error == EOPNOTSUPP || error == ENOSYS; }
 int Lengthen(int fd, std::uint64_t from, std::uint64_t to) {
   int error = AllocateBlocks(fd, from, to);
   if (IsUnsupported(error)) error = WriteZerosFromAnywhere(fd, from, to);
-  // Undo what was done before the failure. The function returns the first error.
+  // Undo the allocations before the failure, and return the first error.
   if (error != 0) (void)Truncate(fd, from);
   return error;
 }

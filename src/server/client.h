@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,7 @@ struct Client {
   std::uint64_t connected_at = 0;      // SteadyMilliseconds; fixed
   std::string name;                    // changed under the registry's mutex, as the user is
   std::string user{UserTable::kDefault};
-  UserRole role = UserRole::kAdmin;  // of the user; applies once the client is authenticated or need not be
+  UserRole role = UserRole::kAdmin;  // of the user; applies once the client is authenticated, or if it need not authenticate
   int protocol = 2;
   bool is_authenticated = true;
   unsigned failed_logins = 0;  // since it connected

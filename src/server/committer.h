@@ -20,7 +20,7 @@
 
 namespace hako::server {
 
-// The positions in the logs behind the changes of a thread; nullopt = no change.
+// The positions in the logs after the changes of a thread; nullopt = no change.
 struct Changes {
   std::optional<std::uint64_t> records, rows;
 

@@ -1,6 +1,5 @@
 // Commands on the connection itself.
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <string>
 #include <string_view>

@@ -1,7 +1,6 @@
 // Commands on the times at which records expire.
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <string>
 
 #include "server/expire_option.h"

@@ -85,7 +85,7 @@ void HakoCas(Call& call) {
 
 // HAKO.BACKUP name: copies the database into the directory of the option backup-dir. The copy appears
 // complete and durable, or not at all. A client cannot name another directory. The copy of the table has
-// the suffix .hktb behind the name.
+// the suffix .hktb after the name.
 void HakoBackup(Call& call) {
   const std::string& directory = call.server().settings.backup_dir;
   const std::string_view name = call.arg(1);

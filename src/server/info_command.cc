@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "hako/base/wall_clock.h"
 #include "hako/version.h"

@@ -22,7 +22,7 @@ inline int HexDigit(char c) {
 }
 inline bool IsBlank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
-// Reads the word that begins at *at, and moves *at behind it. Returns false if its quotes are not
+// Reads the word that begins at *at, and moves *at after it. Returns false if its quotes are not
 // balanced.
 class WordReader {
  public:

@@ -180,7 +180,7 @@ Status Keyspace::Replace(Pending* record, Value value) {
     return status;
   }
   if (value)
-    record->value = std::string(*value);  // assign a copy: `value` may be a view of the old one
+    record->value = std::string(*value);  // assign a copy, because `value` may be a view of the old value
   else
     record->value.reset();
   pending_left_ = pending_left_ + old - size;

@@ -4,8 +4,8 @@
 // Between Begin and Commit the updates are kept in memory, where later commands see them, and Commit
 // writes their effects as one WriteBatch: values and times, never commands. A call on all records
 // (Count, MakeIterator) writes the pending updates first; Clear discards them. The time stands
-// still between Begin and Commit: a record that Prepare or a command has read does not expire,
-// except for calls on all records.
+// still between Begin and Commit: a record that Prepare or a command has read does not expire.
+// Calls on all records are an exception.
 //
 // Invariants
 //   1. NoteChange registers each update, for clients that watch its key, and for the commit before

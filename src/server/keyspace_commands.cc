@@ -1,6 +1,5 @@
 // Commands on keys, whatever their values.
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -34,7 +33,7 @@ void RenameAs(Call& call, bool overwrite) {
   overwrite ? call.reply.Ok() : call.reply.Bool(true);
 }
 
-// The arguments of SCAN behind the cursor.
+// The arguments of SCAN after the cursor.
 struct ScanArguments {
   std::int64_t count = 10;
   std::string_view pattern = "*";

@@ -19,7 +19,7 @@ class LocalLog {
  public:
   LocalLog(D* database, const Settings& settings) : database_(database), settings_(settings) {}
 
-  // Returns the position behind the last change of the calling thread. A loop thread calls it at
+  // Returns the position after the last change of the calling thread. A loop thread calls it at
   // the end of a turn that has changed records.
   std::uint64_t Position() {
     const std::uint64_t lsn = database_->LastLsn();
@@ -48,7 +48,7 @@ class LocalLog {
     if (status.ok()) sync::RaiseTo(durable_lsn_, lsn);
     return status;
   }
-  // The positions in the log behind the last committed change, and behind the last change known to be
+  // The positions in the log after the last committed change, and after the last change known to be
   // durable; 0 without a log.
   std::uint64_t last_lsn() const { return last_lsn_; }
   std::uint64_t durable_lsn() const { return durable_lsn_; }

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,7 +53,7 @@ inline std::optional<long double> ParseFloat(std::string_view text) {
   return value;
 }
 
-// Returns the number with 17 digits behind the point, without trailing zeros (ld2string in Redis'
+// Returns the number with 17 digits after the point, without trailing zeros (ld2string in Redis'
 // util.c).
 // REQUIRES: the value is finite
 inline std::string FloatText(long double value) {

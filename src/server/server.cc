@@ -12,14 +12,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <ctime>
 #include <new>
 #include <random>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "hako/base/wall_clock.h"
 #include "server/open_options.h"
 #include "server/server_log.h"
 #include "server/table_work.h"

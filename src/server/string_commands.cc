@@ -1,9 +1,7 @@
 // Commands that read and replace whole values.
 #include <cstring>
 #include <new>
-#include <optional>
 #include <string_view>
-#include <vector>
 
 #include "server/expire_option.h"
 #include "server/handlers.h"

@@ -1,6 +1,5 @@
 // HAKO.TABLE PUT, GET and the other commands on rows.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,5 @@
 // HAKO.TABLE INDEX and COLUMN: the indices and columns of the table.
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 

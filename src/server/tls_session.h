@@ -14,7 +14,6 @@
 // Not thread-safe.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 

@@ -9,7 +9,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "hako/base/assert.h"
 #include "hako/text/text_encoding.h"
 
 namespace hako::server {

@@ -63,6 +63,16 @@ std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t
   numbers->resize(before + block.count);
   std::uint64_t least = block.begin;
   for (std::size_t i = before; i < numbers->size(); ++i) {
+    for (; i + 8 <= numbers->size() && reader.left() >= 8; i += 8) {  // eight numbers in a byte each
+      const auto eight = LoadLe<std::uint64_t>(reader.at);
+      if ((eight & 0x8080808080808080) != 0 || least + 8 * 0x80 >= end) break;
+      for (unsigned k = 0; k < 8; ++k) {
+        least += eight >> (8 * k) & 0x7f;
+        (*numbers)[i + k] = static_cast<RowNumber>(least++);
+      }
+      reader.at += 8;
+    }
+    if (i == numbers->size()) break;
     std::uint64_t above = 0;
     if (!reader.Read(&above) || above >= end || (least += above) >= end) {
       numbers->resize(before);
@@ -93,22 +103,60 @@ std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, 
   return count;
 }
 
-bool AppendPosting(std::string_view bytes, RowNumber number, std::string* out) {
+// Only the place of the number changes, and the number behind it, which is stored minus this one.
+bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out) {
   Reader reader(bytes);
   PostingBlock block;
-  if (!ReadHead(reader, &block)) return false;
-  const std::size_t size = reader.left(), head = bytes.size() - size;
-  std::uint64_t least = block.begin;
-  for (std::size_t i = 0; i < block.count; ++i) {
-    std::uint64_t above = 0;
+  if (!ReadHead(reader, &block) || block.begin > number) return false;
+  const std::byte* const first = reader.at;
+  std::uint64_t least = block.begin, above = 0;
+  std::size_t left = block.count;
+  const std::byte* place = reader.at;  // of the first number that is not below `number`
+  while (left > 0) {
+    // Eight numbers in a byte each.
+    while (left > 8 && reader.left() > 8) {
+      const auto eight = LoadLe<std::uint64_t>(reader.at);
+      if ((eight & 0x8080808080808080) != 0) break;
+      constexpr std::uint64_t kEven = 0x00ff00ff00ff00ff;
+      const std::uint64_t sum = ((eight & kEven) + (eight >> 8 & kEven)) * 0x0001000100010001 >> 48;
+      if (least + sum + 8 > number) break;
+      least += sum + 8;
+      reader.at += 8;
+      left -= 8;
+    }
+    place = reader.at;
     if (!reader.Read(&above)) return false;
+    --left;
+    if (least + above >= number) break;
     least += above + 1;
+    place = reader.at;
+    above = ~std::uint64_t{0};  // no number
   }
-  if (reader.left() != 0 || number < least || size + VarintSize(number - least) > kPostingBytesMax - kHeadMax) return false;
+  const bool has_next = place != reader.at;
+  if (has_next && (above >= end || least + above >= end)) return false;
+  if (adds == (has_next && least + above == number)) return false;
+  std::array<std::byte, 2 * kVarint64SizeMax> middle;
+  std::byte* to = middle.data();
+  const std::byte* rest = reader.at;
+  if (adds) {
+    to = EncodeVarint(number - least, to);
+    if (has_next) to = EncodeVarint(least + above - number - 1, to);
+  } else if (left > 0) {
+    std::uint64_t next = 0;
+    if (!reader.Read(&next)) return false;
+    rest = reader.at;
+    to = EncodeVarint(above + next + 1, to);
+  }
+  const auto size_of = [](const std::byte* from, const std::byte* behind) { return static_cast<std::size_t>(behind - from); };
+  if (size_of(first, place) + size_of(middle.data(), to) + size_of(rest, reader.end) > kPostingBytesMax - kHeadMax) return false;
   out->clear();
-  AppendHead(block.count + 1, block.begin, out);
-  out->append(bytes.substr(head));
-  AppendVarint(number - least, out);
+  AppendHead(adds ? block.count + 1 : block.count - 1, block.begin, out);
+  const auto append = [out, size_of](const std::byte* from, const std::byte* behind) {
+    out->append(reinterpret_cast<const char*>(from), size_of(from, behind));
+  };
+  append(first, place);
+  append(middle.data(), to);
+  append(rest, reader.end);
   return true;
 }
 

@@ -11,6 +11,9 @@
 namespace hako::table {
 namespace {
 
+// Whether the only block of a list has no number.
+bool IsEmptyList(std::string_view block, std::uint64_t end) { return block == std::string_view("\0", 1) && end == PostingBlock::kNoEnd; }
+
 Status DamagedBlockError() { return absl::DataLossError("a block of a posting list is damaged"); }
 
 }  // namespace
@@ -204,7 +207,7 @@ Status PostingWriter::PlanBlock(std::string_view list, std::uint64_t end, std::o
                       .first_change = first,
                       .num_changes = behind - first,
                       .is_of_keys = false};
-  if (before && changes.size() == 1 && changes[0].adds && AppendPosting(*before, changes[0].number, &buffer_)) {
+  if (before && changes.size() == 1 && ChangePosting(*before, end, changes[0].number, changes[0].adds, &buffer_) && !IsEmptyList(buffer_, end)) {
     operation.value = Keep(buffer_);
     operations_.push_back(operation);
     return absl::OkStatus();
@@ -285,6 +288,9 @@ std::optional<Action> PostingWriter::Visit(std::size_t i, std::optional<std::str
     return operation.is_there ? Action::Set(operation.value) : Action::Remove();
   if (operation.is_part || !found) return std::nullopt;
   const auto changes = std::span(changes_).subspan(operation.first_change, operation.num_changes);
+  if (changes.size() == 1 && ChangePosting(*found, operation.end, changes[0].number, changes[0].adds, &buffer_) &&
+      !IsEmptyList(buffer_, operation.end))
+    return Action::Set(Keep(buffer_));
   numbers_.clear();
   const std::optional<PostingBlock> block = DecodePostings(*found, operation.end, &numbers_);
   if (!block || changes.front().number < block->begin) return std::nullopt;

@@ -51,7 +51,7 @@ StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
   return found;
 }
 
-// Moves the unread rest to the front of the buffer and reads more behind it. Returns false at the
+// Moves the unread rest to the front of the buffer and reads more after it. Returns false at the
 // end of the text.
 StatusOr<bool> LineReader::ReadMore() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);

@@ -18,7 +18,7 @@ void AppendBase64(std::string_view bytes, std::string* out) { out->append(absl::
 
 std::optional<std::size_t> DecodeBase64(std::string_view text, char* out) {
   std::string bytes;
-  // abseil also takes text without padding, with blanks, and with bits behind the last byte.
+  // abseil also takes text without padding, with blanks, and with bits after the last byte.
   if (!absl::Base64Unescape(ToAbsl(text), &bytes) || absl::Base64Escape(bytes) != ToAbsl(text)) return std::nullopt;
   return bytes.copy(out, std::string::npos);
 }

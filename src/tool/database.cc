@@ -107,7 +107,7 @@ int RunOn(Db& db, const DatabaseOptions& options, const std::function<int(Db&)>&
   return synced.ok() ? code : FailDatabase(options, synced);
 }
 
-// The same on a database that was just opened, and closes it.
+// As above, on a database that was just opened, which it then closes.
 template <class Db>
 int RunAndClose(Db& db, const DatabaseOptions& options, const std::function<int(Db&)>& body) {
   const int code = body(db);

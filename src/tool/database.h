@@ -4,7 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -60,7 +59,7 @@ class DamageSkipper {
   }
   bool is_wanted() const { return is_wanted_; }
   void Note(const DatabaseOptions& database, const Status& damage);
-  // Skips damage if that is wanted. Returns whether `it` is at a record then.
+  // Skips damage if that is wanted. Returns whether `it` is then at a record.
   bool IsAtRecord(const DatabaseOptions& database, AnyDBM::Iterator& it) {
     return it.Valid() || (is_wanted_ && it.PassDamage([&](const Status& damage) { Note(database, damage); }));
   }

@@ -12,7 +12,6 @@ std::unique_ptr<LineEditor> LineEditor::Make(std::string_view, Complete) { retur
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <clocale>
 #include <csignal>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// In place of the trees of other orders and codecs, where the tool is built without them
+// Replaces other_trees.cc in a tool that is built without trees of other orders and codecs
 // (HAKO_TOOL_OTHER_TREES).
 #include "tool/other_trees.h"
 

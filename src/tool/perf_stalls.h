@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <string>
 #include <string_view>
 #include <utility>
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "hako/base/status.h"
 #include "hako/dbm/options.h"

@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <new>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

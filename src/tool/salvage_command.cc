@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,7 +13,6 @@
 #include "hako/table/table_dbm.h"
 #include "hako/text/text_encoding.h"
 #include "tool/command.h"
-#include "tool/numbers.h"
 #include "tool/output.h"
 #include "tool/progress.h"
 

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "tool/command.h"
 #include "tool/database.h"
-#include "tool/numbers.h"
 #include "tool/output.h"
 #include "tool/progress.h"
 

@@ -37,7 +37,7 @@ std::optional<std::uint64_t> TakeDigits(std::string_view* text, std::size_t leas
   return number;
 }
 
-// Takes a fraction, in millionths: 250,000 for ".25". Ignores digits behind the sixth.
+// Takes a fraction, in millionths: 250,000 for ".25". Ignores digits after the sixth.
 std::optional<std::uint64_t> TakeFraction(std::string_view* text) {
   if (!TakeSign(text, '.')) return 0;
   std::uint64_t fraction = 0;

@@ -14,8 +14,8 @@ namespace hako::tool {
 std::string FormatTime(std::uint64_t time);
 std::string FormatMilliseconds(std::uint64_t milliseconds);
 
-// Parses a time, in microseconds since 1970; nullopt if the text is none. A plain number counts
-// units of `unit` microseconds; with 0 it is not a time.
+// Parses a time, in microseconds since 1970. Returns nullopt if the text is not a time. A plain
+// number counts units of `unit` microseconds; with 0 it is not a time.
 std::optional<std::uint64_t> ParseTime(std::string_view text, std::uint64_t unit = 0);
 // Examples of times, for messages.
 inline constexpr char kTimeExamples[] = "2026-11-25T07:07Z, 2026-11-25T07:07:05.25Z or @1795590425";

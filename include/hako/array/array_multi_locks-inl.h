@@ -5,11 +5,11 @@
 
 namespace hako::array {
 
-// The leaves of all ids, and those that exist of all ranges, locked together. They are locked in ascending
-// order; if an id has no leaf, or there are ranges, structure_mutex_ then keeps others from making one. A
-// leaf of a range that was made since the leaves were looked up is only tried. Pages are loaded with nothing
-// locked; where there are many, they are held (Space::HeldPages), so that none is evicted before all are
-// locked.
+// Locks together the leaves of all ids and the existing leaves of all ranges, in ascending order.
+// If an id has no leaf, or there are ranges, it then locks structure_mutex_, so that no other
+// thread makes a leaf. A leaf of a range that was made after the look-up is only tried. Pages are
+// loaded while nothing is locked. If there are many, they are held in memory (Space::HeldPages)
+// until all are locked.
 template <class Space>
 class PageArray<Space>::LockedLeaves {
  protected:
@@ -56,12 +56,12 @@ class PageArray<Space>::LockedLeaves {
     }
     if (std::exchange(is_busy_, false)) writer_.Leave();
   }
-  // After UnlockAll.
+  // Call after UnlockAll.
   void ReleaseHeld(bool changed) {
     if (held_) held_->Release(changed);
     held_.reset();
   }
-  // Calls body(leaf, begin, end) with the part of each range that is in each locked leaf.
+  // Calls body(leaf, begin, end) for the part of each range in each locked leaf.
   template <class F>
   void ForEachInRanges(F&& body) {
     for (const IdRange& range : ranges_) {
@@ -86,7 +86,7 @@ class PageArray<Space>::LockedLeaves {
  private:
   static constexpr unsigned kTriesMax = 2;  // after these, pages are held until all are locked
 
-  // Looks up the leaves. With nothing locked.
+  // Looks up the leaves. Call with nothing locked.
   Status Collect() {
     leaves_.clear();
     for (const std::uint32_t i : order_) {
@@ -126,8 +126,8 @@ class PageArray<Space>::LockedLeaves {
     }
   }
 
-  // Returns false if a page must be loaded, which *missing names, or another thread has made a leaf
-  // meanwhile.
+  // Returns false if a page must be loaded, and sets *missing to it, or if another thread has made
+  // a leaf since Collect.
   bool LockAll(std::optional<Reached>* missing) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     array_.space_.gate().Pass(writer_);
     is_busy_ = true;
@@ -157,7 +157,7 @@ class PageArray<Space>::LockedLeaves {
       if (way == Way::kLeaf && Lock(reached.line->version).LockIf(reached.version)) return leaf->line = reached.line, true;
     }
   }
-  // Locks the leaves of the ranges that were made since Collect. With structure_mutex_ held.
+  // Locks the leaves of the ranges that were made since Collect. Call with structure_mutex_ held.
   bool LockNew(std::optional<Reached>* missing) {
     const std::size_t known = leaves_.size();
     for (const IdRange& range : ranges_) {
@@ -181,13 +181,14 @@ class PageArray<Space>::LockedLeaves {
     if (leaves_.size() != known) SortLeaves();
     return true;
   }
-  // Whether it is one of the first leaves, or the last one, which two ranges share.
+  // Whether the leaf is locked already: it is one of the first `known` leaves, or the last leaf of
+  // the range before, which this range shares.
   bool IsLocked(std::uint64_t leaf, std::size_t known) const {
     const auto begin = leaves_.begin(), end = begin + static_cast<std::ptrdiff_t>(known);
     const auto found = std::ranges::lower_bound(begin, end, leaf, {}, &Leaf::number);
     return (found != end && found->number == leaf) || (leaves_.size() > known && leaves_.back().number == leaf);
   }
-  // With nothing locked.
+  // Loads the leaves and keeps them in memory until ReleaseHeld. Call with nothing locked.
   Status HoldAll() {
     held_->MakeRoomFor(leaves_.size());
     for (const Leaf& leaf : leaves_) {

@@ -178,9 +178,9 @@ void PageArray<Space>::LoadLeaves(std::span<const std::uint64_t> ids) {
   }
 }
 
-// Looks for the next leaf at or beyond *leaf, without loading anything. Advances *leaf over numbers
-// that have no leaf. kLeaf: *leaf is a leaf. kBlocked: *reached is a directory page that is locked
-// or evicted.
+// Looks for the next leaf from *leaf on, in the direction of the scan, without loading anything.
+// Advances *leaf past numbers that have no leaf. Returns kLeaf if *leaf is a leaf, kBlocked if
+// *reached is a directory page that is locked or evicted.
 template <class Space>
 auto PageArray<Space>::TryNextLeaf(std::uint64_t* leaf, bool upwards, Reached* reached) const -> Way {
   Line* line = &root();
@@ -196,7 +196,7 @@ auto PageArray<Space>::TryNextLeaf(std::uint64_t* leaf, bool upwards, Reached* r
     const std::uint32_t version = child != 0 ? Lock(below.version).ReadVersion() : 0;
     if (!Lock(line->version).IsCurrent(reached->version)) return Way::kRaced;
     const unsigned shift = format::kFanoutBits * (level - 1);
-    if (child == 0) {  // there is no page: continue behind it
+    if (child == 0) {  // there is no page: skip its leaves
       const std::uint64_t page = *leaf >> shift >> format::kFanoutBits;
       if (level == kRootLevel || (!upwards && page == 0)) return Way::kAbsent;
       *leaf = upwards ? (page + 1) << shift << format::kFanoutBits : (page << shift << format::kFanoutBits) - 1;
@@ -212,8 +212,8 @@ auto PageArray<Space>::TryNextLeaf(std::uint64_t* leaf, bool upwards, Reached* r
   }
 }
 
-// The same, but loads directory pages. After an error *damaged_leaf and *level are of the damaged
-// page.
+// As TryNextLeaf, but loads directory pages. After an error *damaged_leaf is a leaf below the
+// damaged page, and *level is the level of that page.
 template <class Space>
 Status PageArray<Space>::NextLeaf(std::uint64_t leaf, bool upwards, std::optional<std::uint64_t>* next, std::uint64_t* damaged_leaf,
                                   unsigned* level) {
@@ -230,7 +230,7 @@ Status PageArray<Space>::NextLeaf(std::uint64_t leaf, bool upwards, std::optiona
   }
 }
 
-// Looks for a record in one leaf. Sets *exists if the leaf exists.
+// Looks for a record in one leaf. Sets *exists to whether the leaf exists.
 template <class Space>
 Status PageArray<Space>::SeekIn(std::uint64_t leaf, unsigned i, bool upwards, std::optional<unsigned>* found, bool* exists, SinkRef sink,
                                 unsigned* level) {
@@ -261,7 +261,7 @@ Status PageArray<Space>::SeekIn(std::uint64_t leaf, unsigned i, bool upwards, st
   }
 }
 
-// Reads the leaves behind one that a scan has missed, together.
+// Reads the leaves that a scan needs after one that was not in memory, in one request.
 template <class Space>
 void PageArray<Space>::ReadAheadOf(std::uint64_t leaf, bool upwards) {
   if constexpr (!Space::kResident) {

@@ -59,7 +59,7 @@ class ArraySalvage {
     std::uint32_t id;
     Entry entry;
   };
-  // A page that is named by a page above it.
+  // A page that its parent names.
   struct Named {
     std::uint32_t id;
     unsigned level;
@@ -101,7 +101,7 @@ class ArraySalvage {
     }
   }
 
-  // `lacks_images` says that there may be more damaged pages than those in damaged_.
+  // `lacks_images`: whether there may be more damaged pages than those in damaged_.
   void ReportLost(bool lacks_images) {
     std::ranges::sort(named_, {}, &Named::id);
     std::vector<Leaves> lost, unknown;  // `unknown`: below a lost directory page
@@ -123,7 +123,7 @@ class ArraySalvage {
       Report(lost[i]);
     }
   }
-  // Adds the parts of some ranges in which no page is known.
+  // Adds the parts of `ranges` that no known page covers to *lost.
   void AddGaps(std::vector<Leaves> ranges, std::vector<Leaves>* lost) {
     if (ranges.empty()) return;
     for (const Leaf& leaf : leaves_) covered_.push_back({leaf.number, leaf.number + 1});
@@ -162,7 +162,7 @@ class ArraySalvage {
   const ArrayPages pages_;
   std::vector<Leaf> leaves_;                // by id, then by number
   std::vector<std::uint32_t> directories_;  // ids of pages, ascending
-  std::vector<std::uint32_t> damaged_;      // the same
+  std::vector<std::uint32_t> damaged_;      // ids of damaged pages, ascending
   std::vector<Named> named_;
   std::vector<Leaves> covered_;  // ranges whose leaves are all named by a directory page of level 1
   const AlignedBuffer buffer_ = MakeAlignedBuffer(format::kPageImageMax);

@@ -102,7 +102,7 @@ void PageArray<Space>::FreeLeaf(Line** line, std::uint64_t leaf) {
   if (FreeEmpty(*line, leaf)) *line = nullptr;
 }
 
-// The same; then frees the pages above that have become empty, except the root. Returns false if
+// As FreeLeaf; then frees the pages above that have become empty, except the root. Returns false if
 // the leaf stays.
 template <class Space>
 bool PageArray<Space>::FreeEmpty(Line* line, std::uint64_t leaf) {
@@ -131,8 +131,8 @@ bool PageArray<Space>::FreeEmpty(Line* line, std::uint64_t leaf) {
   return true;
 }
 
-// If the table lacks the leaf, adds it and the others that the same page names. A reader does not
-// wait for the mutex.
+// If the table lacks the leaf, adds it and its siblings in the same directory page. Returns without
+// doing so if the mutex is held, because a reader does not wait.
 template <class Space>
 void PageArray<Space>::NoteLeaves(std::uint64_t leaf) {
   if (leaf >= table_size_ || std::atomic_ref(table_[leaf]).load(std::memory_order_relaxed) != 0) return;
@@ -161,8 +161,8 @@ Status PageArray<Space>::LockPage(Line& line, unsigned level) {
   return absl::OkStatus();
 }
 
-// The steps that may fail, for lack of memory or an unreadable directory, come first. Until the
-// root is emptied, the array has all its records.
+// The steps that can fail (no memory, an unreadable directory) come first. Until the root is
+// emptied, the array has all its records.
 template <class Space>
 Status PageArray<Space>::RemoveAll() {
   for (Capture* const capture : captures_) capture->Fail(ClearedError());

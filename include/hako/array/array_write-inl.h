@@ -28,14 +28,14 @@ class PageArray<Space>::Guard {
   WriterState& writer_;
 };
 
-// Only threads that change pages evict pages and pause.
+// Only a thread that changes pages evicts pages and pauses.
 template <class Space>
 HAKO_INLINE void PageArray<Space>::EndWrite(WriterState& writer, bool changed) {
   writer.Leave();
   if constexpr (!Space::kResident) {
     if (space_.NeedsEviction() && changed) [[unlikely]] {
       HAKO_TRY { space_.EvictIfNeeded(); }
-      HAKO_CATCH_NO_MEMORY()  // then the next write frees the memory
+      HAKO_CATCH_NO_MEMORY()  // the next write frees the memory instead
     }
   }
 }
@@ -205,8 +205,8 @@ Status PageArray<Space>::ProcessSlowly(WriterState& writer, std::uint64_t id, Vi
   }
 }
 
-// Decides on a record whose leaf does not exist (invariant 4). Returns nullopt if the leaf exists
-// by now, or the gate is closed. The writer is busy before the call, and not after it.
+// Decides on a record whose leaf does not exist (invariant 4). Returns nullopt if another thread
+// has made the leaf, or the gate is closed. The writer is busy before the call, but not after it.
 template <class Space>
 template <class ActionT, class VisitorT>
 auto PageArray<Space>::ProcessAbsent(WriterState& writer, std::uint64_t id, VisitorT visit) -> std::optional<Status> {
@@ -251,7 +251,7 @@ void PageArray<Space>::FreeIfEmpty(WriterState& writer, std::uint64_t leaf) {
   FreeLeaf(&guard.line, leaf);
 }
 
-// Returns the part of a range in a leaf, as indices of its records.
+// Returns the part of a range that lies in a leaf, as indices of the records in the leaf.
 template <class Space>
 auto PageArray<Space>::PartOf(const IdRange& range, std::uint64_t leaf) const -> std::pair<unsigned, unsigned> {
   const std::uint64_t first = FirstIdOf(leaf), end = first + shape_.per_leaf;

@@ -97,7 +97,7 @@ class LogKey {
   char bytes_[8];
 };
 
-// Record numbers, [from, to).
+// A range of record numbers: [from, to).
 struct IdRange {
   std::uint64_t from, to;
 };
@@ -144,8 +144,8 @@ class PageArray {
   // Copies the record to the sink. NotFound if absent.
   template <class S>
   HAKO_INLINE Status Fetch(Writers& writers, std::uint64_t id, S&& sink);
-  // Shows the record to the visitor, with its leaf locked, and carries out its decision. Zeros are
-  // appended to a value shorter than the width; a longer one is OutOfRange.
+  // Shows the record to the visitor, with its leaf locked, and carries out the visitor's decision.
+  // A value shorter than the width is padded with zeros; a longer one is OutOfRange.
   template <class ActionT, class V>
   HAKO_INLINE Status Process(WriterState& writer, std::uint64_t id, V&& visit);
   // A hint: prefetches what Fetch and Process of this id will read.
@@ -154,19 +154,19 @@ class PageArray {
 
   // ---- several records ----
 
-  // Updates several records in one step: see ProcessMulti in dbm/dbm.h. OutOfRange if the ranges have
-  // records on more leaves than this.
+  // Updates several records in one step: see ProcessMulti in dbm/dbm.h. OutOfRange if the ranges
+  // have records on more than `range_leaves_max` leaves.
   template <class ActionT>
   Status ProcessMulti(WriterState& writer, const IdBatch<ActionT>& batch, std::size_t range_leaves_max = kRangeLeavesMax);
   // Fetches each id: calls sink(index, size), then arrived(index, whether the record exists).
   template <class S, class F>
   Status FetchMulti(Writers& writers, std::span<const std::uint64_t> ids, S&& sink, F&& arrived);
-  // A hint: loads the evicted ones among the leaves of these ids.
+  // A hint: loads those leaves of these ids that are evicted.
   void LoadLeaves(std::span<const std::uint64_t> ids);
 
-  // Finds the first record at or after `from`, or downwards the last one at or before it, and copies it to
-  // the sink. After DataLoss, *beyond is the first id behind the damage in that direction; nullopt
-  // if there is none.
+  // Finds the first record at or after `from` (upwards), or the last record at or before it, and
+  // copies it to the sink. After DataLoss, *beyond is the first id past the damage in that
+  // direction; nullopt if there is none.
   struct Sought {
     std::optional<std::uint64_t> id;  // nullopt = there is no such record
     std::optional<std::uint64_t> beyond;
@@ -176,7 +176,7 @@ class PageArray {
   StatusOr<std::uint64_t> CountRange(std::uint64_t from, std::uint64_t to);
   // Removes the records in [from, to), leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, std::uint64_t from, std::uint64_t to);
-  // Between these two calls writers show each leaf to `capture` before they change it: see
+  // From BeginCapture to EndCapture writers pass each leaf to `capture` before they change it: see
   // sync/range_capture.h. REQUIRES: no writers, for either
   using Capture = sync::RangeCapture<std::uint64_t, std::uint64_t, std::less<>>;
   void BeginCapture(Capture* capture) {
@@ -193,9 +193,9 @@ class PageArray {
   // REQUIRES: no writers (checked in RemoveAll)
   Status RemoveAll();
 
-  // NextId returns the id behind the last record, or nullopt if it is unknown; then FindEnd finds
-  // it. TakeEnd advances it for a record with the id that NextId returned, and fails if it has
-  // changed since.
+  // NextId returns one more than the id of the last record, or nullopt if that is unknown; FindEnd
+  // then finds it. TakeEnd claims the id that NextId returned for a new record, and fails if
+  // another thread has claimed it.
   // REQUIRES of TakeEnd: the caller is the visitor of a Process of this id, and sets the record
   // (unchecked: it does not know its caller). REQUIRES of FindEnd: no writers
   std::optional<std::uint64_t> NextId() const {
@@ -241,7 +241,8 @@ class PageArray {
     std::uint64_t leaf;
     unsigned index;
   };
-  // The page at which a look-up ended, the version that it read there, and the level of the page.
+  // The page at which a look-up ended, the version that the look-up read there, and the page's
+  // level.
   struct Reached {
     Line* line;
     std::uint32_t version;
@@ -371,7 +372,7 @@ class PageArray {
   storage::ReservedMemory table_memory_;
   // The number of records, without the pending counts of the writer states.
   alignas(64) sync::RecordCount count_;
-  std::atomic<std::uint64_t> end_{0};  // twice the id behind the last record, and kInexact
+  std::atomic<std::uint64_t> end_{0};  // twice the id after the last record, plus kInexact
   sync::Mutex structure_mutex_;
   std::vector<Capture*> captures_;  // changes only while writers are excluded
   sync::Mutex applied_mutex_;       // held by an update that sets applied_index_, with its leaves locked

@@ -13,7 +13,7 @@ namespace hako::array {
 
 class PresenceBits {
  public:
-  // Wraps the words of `count` bits. Further bits of the last word are 0.
+  // Wraps the words of `count` bits. The unused bits of the last word must be 0.
   PresenceBits(std::uint32_t* words, unsigned count) : words_(words), count_(count) {}
 
   HAKO_INLINE bool Has(unsigned i) const { return (Word(i / 32) >> i % 32 & 1) != 0; }

@@ -22,7 +22,7 @@ namespace hako {
 struct AddressRange {
   std::byte* base = nullptr;
   std::uint64_t size = 0;
-  bool is_share = false;  // whether its size is a share: `least` was below `most`
+  bool is_share = false;  // whether the size is a share of the address space: `least` was below `most`
 };
 
 namespace internal {
@@ -54,7 +54,7 @@ AddressRange ReserveAddresses(std::uint64_t least, std::uint64_t most, Map&& map
   }
 }
 
-// Unmaps the range. False, with errno, if the system refuses.
+// Unmaps the range. Returns false and sets errno if the system refuses.
 bool ReleaseAddresses(const AddressRange& range);
 
 // The advice at the end of errors that a larger share would have avoided.

@@ -28,8 +28,8 @@ enum class HugePages {
   kLater,   // when its owner calls AdviseHugePages, or never
 };
 
-// Chooses for a buffer of `size` bytes through which a file is read or written: a file that is not
-// longer than the buffer uses little of it.
+// Chooses for a buffer of `size` bytes through which a file is read or written. A file that is not
+// longer than the buffer needs no huge pages, because it uses little of the buffer.
 inline HugePages HugePagesFor(std::uint64_t file_size, std::size_t size) {
   return file_size > size ? HugePages::kIfLong : HugePages::kLater;
 }
@@ -37,7 +37,8 @@ inline HugePages HugePagesFor(std::uint64_t file_size, std::size_t size) {
 // Hints that unused memory should get huge pages.
 inline void AdviseHugePages(std::byte* bytes, std::size_t size) { (void)::madvise(bytes, size, MADV_HUGEPAGE); }
 
-// Rounds *size up to the size allocated. nullptr if there is no memory.
+// Allocates at least *size bytes, and sets *size to the size allocated. Returns nullptr if there is
+// no memory.
 inline AlignedBuffer TryMakeAlignedBuffer(std::size_t* size, HugePages huge_pages = HugePages::kIfLong) {
   constexpr std::size_t kPage = 4096, kHugePage = 2 << 20, kLong = kHugePage / 4;
   const bool is_long = *size >= kLong;
@@ -49,7 +50,7 @@ inline AlignedBuffer TryMakeAlignedBuffer(std::size_t* size, HugePages huge_page
   return {bytes, free};
 }
 
-// Throws std::bad_alloc if there is no memory (base/no_memory.h).
+// As TryMakeAlignedBuffer, but throws std::bad_alloc if there is no memory (base/no_memory.h).
 inline AlignedBuffer MakeAlignedBuffer(std::size_t size, HugePages huge_pages = HugePages::kIfLong) {
   AlignedBuffer buffer = TryMakeAlignedBuffer(&size, huge_pages);
   if (buffer == nullptr) ThrowNoMemory();

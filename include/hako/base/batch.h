@@ -17,17 +17,17 @@ template <class ActionT, class Key = std::string_view, class Range = KeyRange>
 struct Batch {
   std::span<const Key> keys;
   MultiVisitorRef<ActionT> visit;  // called for each key, in their order: see ProcessMulti in dbm/dbm.h
-  // The visitor needs the values of only the first `num_shown` keys. It may be told that a later
-  // one is absent although it exists.
+  // The visitor needs the values of only the first `num_shown` keys. A later key may be shown as
+  // absent although its record exists.
   std::size_t num_shown = ~std::size_t{0};
-  // Records of these ranges are removed, except those that the visitor sets. The visitor sees them
-  // as they were before. REQUIRES: not empty, ascending and disjoint; none for a hash table
-  // (checked in MultiGuard and TryProcessMulti)
+  // Removes the records of these ranges, except those that the visitor sets. The visitor sees the
+  // records as they were before the removal. REQUIRES: not empty, ascending and disjoint; none for
+  // a hash table (checked in MultiGuard and TryProcessMulti)
   std::span<const Range> removed_ranges = {};
   // Replaces the applied index of the database (dbm/write_batch.h).
   std::optional<std::uint64_t> applied_index = {};
-  // The database need not look at each Action: those for keys that are not shown are a Set or Remove, and
-  // none has a time that the database does not keep.
+  // Whether the database may skip its checks of each Action: keys that are not shown get Set or
+  // Remove, and no Action has a time if the database keeps none.
   bool is_checked = false;
 
   bool IsEmpty() const { return keys.empty() && removed_ranges.empty() && !applied_index; }

@@ -1,5 +1,5 @@
-// Comparators: the order of keys in a tree. It is a template parameter, so that comparisons inline.
-// The orders of Tkrzw's trees are among them.
+// Comparators: the order of keys in a tree. The comparator is a template parameter, so that
+// comparisons inline. The orders of Tkrzw's trees are included.
 //
 // A Comparator is a type with
 //   kName                     the name of the order, which the file stores; Open refuses a file
@@ -9,13 +9,13 @@
 //                             key and all other updates keep it. To change it, remove the record
 //                             and store it again; one batch can do both. An expired record is
 //                             absent, so the next Set chooses the spelling again.
-// and, to be fast, one of
+// and, for speed, one of
 //   kBytewise = true          the order is that of memcmp, with a prefix before its extensions:
 //                             pages then share common prefixes
 //   Head(key) -> uint32_t     a prefix word that never falls as keys rise: Compare(a, b) <= 0
 //                             implies Head(a) <= Head(b). A search compares keys in full only if
 //                             their words are equal.
-// Without these, every comparison of a search calls Compare. All are static, thread-safe, and
+// Without either, every comparison of a search calls Compare. All are static, thread-safe, and
 // accept any bytes as a key.
 #pragma once
 

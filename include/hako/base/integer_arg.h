@@ -1,8 +1,9 @@
 // IntegerArg: an integer as an argument. Floating-point numbers, which an argument of a built-in type would
 // cut off, do not convert to it, nor do characters, bool and enumerations.
 //
-// A negative number becomes an unsigned one as it always does: -1 is the largest. So a function that takes
-// IntegerArg<std::uint64_t> refuses what IsNegative where it would do harm.
+// A negative number converts to an unsigned one as usual: -1 becomes the largest. So a function
+// that takes IntegerArg<std::uint64_t> refuses an argument that IsNegative where such a number
+// would do harm.
 #pragma once
 
 #include <concepts>
@@ -20,11 +21,11 @@ concept Integer = std::integral<T> && sizeof(T) <= sizeof(std::int64_t) && !std:
 template <Integer Number>
 class IntegerArg {
  public:
-  // Implicit, as conversions of integers are.
+  // Implicit, like conversions of integers.
   template <Integer T>
   constexpr IntegerArg(T number) : number_(static_cast<Number>(number)) {}  // NOLINT
   constexpr operator Number() const { return number_; }                     // NOLINT
-  // Whether a negative number was given, or an unsigned one above INT64_MAX.
+  // Whether the argument was negative, or an unsigned number above INT64_MAX.
   constexpr bool IsNegative() const { return static_cast<std::int64_t>(number_) < 0; }
 
  private:

@@ -18,7 +18,7 @@ struct KeyValue {
   std::uint64_t expire_at = 0;
 };
 
-// A half-open range of keys: [from, to), or all keys from `from` on without `to`.
+// A half-open range of keys: [from, to), or all keys from `from` on if there is no `to`.
 struct KeyRange {
   std::string_view from;               // the first key
   std::optional<std::string_view> to;  // the bound above the last key, exclusive

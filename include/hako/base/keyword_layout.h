@@ -103,11 +103,11 @@ struct alignas(64) KeywordEntry {
   }
 
   // Returns 0 if the text equals the keyword, provided that their sizes are equal.
-  // REQUIRES: size < 16 (unchecked: the ends of a text do not tell its size)
+  // REQUIRES: size < 16 (unchecked: KeywordEnds does not store the size)
   HAKO_INLINE constexpr std::uint64_t Difference(const KeywordEnds& text) const {
     return ((text.first ^ words[0]) & significant[0]) | ((text.last ^ words[3]) & significant[3]);
   }
-  // The same for a text of 16 bytes or more: compares its first 16 bytes and its last 16.
+  // Returns 0 if the first 16 and the last 16 bytes of the text equal those of the keyword.
   // REQUIRES: size >= 16
   HAKO_INLINE constexpr std::uint64_t Difference(const char* p, std::size_t size) const {
     HAKO_DCHECK(size >= 16);
@@ -161,12 +161,12 @@ struct KeywordHash {
   bool has_chains = false;  // whether there is an entry with a next one
 
   HAKO_INLINE constexpr std::uint64_t Of(const KeywordEnds& text, std::size_t size) const {
-    constexpr std::uint64_t kAllButBit5 = 0xdfdfdfdfdfdfdfdf;  // shifted as in both words
+    constexpr std::uint64_t kAllButBit5 = 0xdfdfdfdfdfdfdfdf;  // the rotation moves whole bytes
     return (((text.first ^ std::rotl(text.last, 24)) & kAllButBit5) + size) * factor;
   }
   HAKO_INLINE constexpr std::size_t Bucket(std::uint64_t hash) const { return static_cast<std::size_t>(hash >> (64 - bits)); }
   HAKO_INLINE constexpr std::size_t Slot(std::uint64_t hash) const { return Both(hash) & ((std::size_t{1} << bits) - 1); }
-  // Returns the bucket and, in the bits below, the slot.
+  // Returns the bucket in the upper bits and the slot in the lower bits.
   HAKO_INLINE constexpr std::size_t Both(std::uint64_t hash) const { return static_cast<std::size_t>(hash >> (64 - 2 * bits)); }
 };
 

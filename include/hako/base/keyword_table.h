@@ -94,7 +94,7 @@ consteval KeywordTable<sizeof...(Sizes)> MakeKeywordTable(const char (&... keywo
 class RuntimeKeywordTable {
  public:
   // InvalidArgument if two keywords differ at most in case, or one is not ASCII; OutOfRange if there
-  // are too many or one is too long; ResourceExhausted without memory.
+  // are too many or one is too long; ResourceExhausted if memory runs out.
   static StatusOr<RuntimeKeywordTable> Make(std::vector<std::string> keywords) HAKO_TRY {
     if (keywords.size() > internal::kKeywordCountMax)
       return absl::OutOfRangeError(absl::StrCat(keywords.size(), " keywords exceed the limit of ", internal::kKeywordCountMax));

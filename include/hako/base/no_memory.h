@@ -41,8 +41,8 @@ namespace hako {
 #endif
 }
 
-// Returns the error of an update that is refused because of an earlier failure. Its text is left
-// out if there is no memory for it.
+// Returns the error of an update that is refused because of an earlier failure. The error has no
+// text if there is no memory for it.
 [[gnu::cold, gnu::noinline]] inline Status NoMoreWritesError(const Status& failure) {
   HAKO_TRY {
     return absl::FailedPreconditionError(
@@ -72,8 +72,8 @@ bool TryPushBack(Container& container, T&& value) {
 #endif
 }
 
-// Resizes a container. Returns false if there is no memory. Not inlined, because a try block would
-// force the variables of a lock-free look-up around it into memory.
+// Resizes a container. Returns false if there is no memory. Not inlined, because a try block within
+// a lock-free look-up would force the variables of the look-up into memory.
 template <class Container>
 [[gnu::noinline]] bool TryResize(Container& container, std::size_t size) {
   HAKO_TRY { return container.resize(size), true; }

@@ -10,8 +10,9 @@
 //   OutOfRange          a key, a value or a number exceeds its documented limit
 //   FailedPrecondition  the database is read-only or closed, refuses updates after a failed write,
 //                       or was called by its own visitor
-//   ResourceExhausted   no space on the device, no memory, no file descriptor, no thread, or the size
-//                       limit of the database; nothing was changed, unless the function says otherwise
+//   ResourceExhausted   no space on the device, no memory, no file descriptor, no thread, or the
+//                       size limit of the database is reached; nothing was changed, unless the
+//                       function says otherwise
 //   PermissionDenied    the system does not allow access to a file
 //   Cancelled           a query was stopped (table/query_effort.h)
 //   Unavailable         another process or another handle has the file open
@@ -99,7 +100,8 @@ inline absl::StatusCode CodeOfSystemError(int error_number) {
 [[gnu::cold]] inline Status SystemError(int error_number, std::string_view what) {
   return Status(CodeOfSystemError(error_number), absl::ErrnoToStatus(error_number, ToAbsl(what)).message());
 }
-// The same for a call that names a file: NotFound, with a message, if the file does not exist.
+// As SystemError, for a call that names a file: NotFound, with a message, if the file does not
+// exist.
 [[gnu::cold]] inline Status PathError(int error_number, std::string_view what) {
   const Status status = SystemError(error_number, what);
   return error_number == ENOENT ? absl::NotFoundError(status.message()) : status;

@@ -15,7 +15,7 @@
 
 namespace hako {
 
-// Whether the visitor takes the value, rather than only whether the record exists.
+// Whether the visitor takes the value. Otherwise it takes a bool: whether the record exists.
 template <class ActionT, class V>
 inline constexpr bool kReadsValue = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
 
@@ -24,8 +24,7 @@ inline constexpr bool kIsFunctionRef = false;
 template <class Signature>
 inline constexpr bool kIsFunctionRef<FunctionRef<Signature>> = true;
 
-// The type by which rare paths take a visitor, so that they are compiled once for all visitors of a
-// kind.
+// The type of a visitor on rare paths, so that they are compiled once for all visitors of a kind.
 template <class ActionT, class V>
 using VisitorRef =
     std::conditional_t<kReadsValue<ActionT, V>, FunctionRef<ActionT(std::optional<std::string_view>)>, FunctionRef<ActionT(bool)>>;
@@ -36,9 +35,9 @@ using MultiVisitorRef = FunctionRef<std::optional<ActionT>(std::size_t, std::opt
 using EachRef = FunctionRef<void(std::string_view key, std::string_view value)>;
 using SinkRef = FunctionRef<char*(std::size_t)>;
 
-// A sink that may want only the first bytes of a value: cut(value, &size) reads the value, lowers the
-// size, and returns where to copy that many bytes to. A value read beside a writer may be garbage;
-// then the engine discards the result and calls the sink again, in either form.
+// A sink that may want only the first bytes of a value: cut(value, &size) reads the value, lowers
+// the size, and returns where to copy that many bytes to. A value read while a writer changes it
+// may be garbage; then the engine discards the result and calls the sink again, in either form.
 template <class S>
 concept CuttingSink = requires(S& sink, const char* shared, std::size_t* size) {
   { sink.Cut(shared, size) } -> std::same_as<char*>;

@@ -17,8 +17,7 @@ inline std::uint64_t WallClock() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
 }
 
-// Milliseconds since 1970, at the cost of a few loads: the time of the last tick of the kernel, which is
-// up to 10 ms ago.
+// Milliseconds since 1970, as of the kernel's last tick, up to 10 ms ago. Costs a few loads.
 inline std::uint64_t CoarseWallMilliseconds() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME_COARSE, &now);
@@ -32,7 +31,7 @@ inline std::uint64_t SteadyMilliseconds() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000 + static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
 }
 
-// As CoarseWallMilliseconds, in microseconds.
+// Microseconds since 1970: see CoarseWallMilliseconds.
 inline std::uint64_t CoarseWallClock() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME_COARSE, &now);

@@ -1,5 +1,5 @@
-// Zstandard for the pages of a TreeDBM (base/page_codec.h): smaller than LZ4, slower. Programs that
-// include this header link with libzstd.
+// Zstandard for the pages of a TreeDBM (base/page_codec.h): compresses better than LZ4, but is
+// slower. Programs that include this header link with libzstd.
 #pragma once
 
 #include <zstd.h>

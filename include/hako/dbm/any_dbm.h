@@ -123,9 +123,9 @@ class AnyDBM : public Operations<AnyDBM> {
   // `to`: see dbm/salvage.h. The content of the file tells its kind, order and codec, or, if both
   // of its superblocks are lost, the suffix of its name. InvalidArgument for a snapshot.
   static StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
-  // Makes a database at `to` of the state after an update, from an older copy and the archive of its
-  // log: see dbm/restore.h. The content of the copy tells its kind, order and codec; a snapshot counts
-  // as one of a BabyDBM if its updates remove ranges of keys, else of a TinyDBM.
+  // Restores the state after a given update into a new database at `to`, from an older copy and the
+  // archive of its log: see dbm/restore.h. The content of the copy tells its kind, order and codec.
+  // A snapshot is restored by a BabyDBM if the updates remove ranges of keys, else by a TinyDBM.
   static StatusOr<RestoreReport> Restore(const std::string& copy, const std::string& archive, const std::string& to,
                                          const RestoreOptions& options);
   // Adds a tree of another order or codec to those that Open, Salvage and Restore know: see
@@ -144,7 +144,7 @@ class AnyDBM : public Operations<AnyDBM> {
   AnyDBM& operator=(const AnyDBM&) = delete;
   ~AnyDBM() = default;
 
-  // See dbm/dbm.h, and dbm/multi_operations.h for FetchMulti and Prefetch. Append is that of the
+  // See dbm/dbm.h, and dbm/multi_operations.h for FetchMulti and Prefetch. Append calls that of the
   // kind (dbm/operations.h, TinyDBM).
   template <Visitor V>
   Status Process(StringArg key, V&& visitor) {
@@ -273,7 +273,7 @@ class AnyDBM : public Operations<AnyDBM> {
   // See TreeDBM. WaitDurable of a database without a log synchronizes it.
   std::uint64_t LastLsn() { return inside_->LastLsn(); }
   Status WaitDurable(std::uint64_t lsn) { return inside_->WaitDurable(lsn); }
-  // Compact the file: see HashDBM and TreeDBM. For databases in memory they return false and OK.
+  // Compaction of the file: see HashDBM and TreeDBM. A database in memory returns false and OK.
   bool ShouldBeRebuilt() { return inside_->ShouldBeRebuilt(); }
   Status Rebuild() { return inside_->Rebuild(); }
   // Creates or replaces a copy of the database at `path`, beside readers and writers: a file of the
@@ -308,7 +308,7 @@ class AnyDBM : public Operations<AnyDBM> {
     inside.Take(std::move(db));
     return any;
   }
-  // Each is in its own source file, because each compiles two kinds of database.
+  // Each function has its own source file, because it compiles two types of database.
   static StatusOr<std::unique_ptr<AnyDBM>> OpenHashFile(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options);
   static StatusOr<SalvageReport> SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options);

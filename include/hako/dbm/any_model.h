@@ -1,6 +1,6 @@
-// The virtual interface of a database of any kind, and its model for each DBM. AnyDBM (dbm/any_dbm.h) gives
-// it the operations of a DBM; a table (table/table_dbm.h) uses it for its records. A call costs a few
-// nanoseconds more than a call of the database.
+// The virtual interface of a database of any kind, and its model for each DBM. AnyDBM
+// (dbm/any_dbm.h) adds the operations of a DBM; a table (table/table_dbm.h) keeps its records in
+// one. A virtual call costs a few nanoseconds more than a direct one.
 #pragma once
 
 #include <cstdint>
@@ -36,18 +36,18 @@ class AnyCursor {
   virtual bool SkipDamage() = 0;
   virtual std::uint64_t expire_at() const = 0;
   virtual const Status& status() const = 0;
-  // Of an ordered database. Of another they move to the end, where status() is Unimplemented.
+  // For ordered databases. In others these move to the end, and status() is Unimplemented.
   virtual void Last() = 0;
   virtual void JumpLower(std::string_view key, bool inclusive) = 0;
   virtual void JumpUpper(std::string_view key, bool inclusive) = 0;
   virtual void Previous() = 0;
-  // Of a tree. Of another database the first two are JumpUpper(key, true), and the third returns 0.
+  // For trees. In other databases the first two are JumpUpper(key, true), and the third returns 0.
   // REQUIRES: Valid(), for the last two (checked in JumpAhead and CountAbout of TreeCursor)
   virtual void JumpBriefly(std::string_view key) = 0;
   virtual void JumpAhead(std::string_view key) = 0;
   virtual std::uint64_t CountAbout(std::string_view key) const = 0;
 
-  // Moves to the end, where status() is `why` until the next jump.
+  // Moves to the end. status() is `why` until the next jump.
   void Refuse(Status why) {
     refused_ = std::move(why);
     valid_ = false;

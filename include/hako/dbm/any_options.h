@@ -37,8 +37,8 @@
 //   reclaim_bytes  HashOptions (dbm=hash)
 //   unproven     accept or drop: HashOptions::unproven_updates (dbm=hash)
 //   reserve_bytes, grow_min, grow_max      FileOptions (file/file.h)
-// An option that the kind does not have is an error, except file, block_cache_bytes, huge_pages,
-// reserve_bytes, grow_min and grow_max, which say how a file is accessed, if there is one.
+// An option that the kind does not have is an error. Every kind accepts file, block_cache_bytes,
+// huge_pages, reserve_bytes, grow_min and grow_max, which apply to its file, if there is one.
 #pragma once
 
 #include <array>
@@ -98,8 +98,8 @@ struct AnyOptions {
 
   // Returns `kind`, or for kAuto the kind that the suffix of `path` names; empty if it names none.
   std::string_view ResolvedKind() const;
-  // Returns OK, or InvalidArgument if AnyDBM::Open would refuse the kind, or an option that the
-  // kind lacks. Reads no file.
+  // Returns OK, or InvalidArgument if AnyDBM::Open would refuse the kind or one of the options.
+  // Reads no file.
   Status Check() const;
 
  private:

@@ -1,6 +1,6 @@
 // Adds trees of other orders and codecs to AnyDBM, which by itself opens only trees in bytewise
-// order without a codec. A program adds the combinations that it needs, because each is separate
-// code, and codecs need their libraries.
+// order without a codec. A program adds the combinations that it needs, because each one is
+// compiled separately, and codecs need their libraries.
 //
 //   AddTreeToAnyDBM<DecimalComparator>();
 //   AddTreeToAnyDBM<BytewiseComparator, ZstdCodec<>>();  // base/zstd_codec.h

@@ -44,8 +44,8 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
   void JumpLower(RecordId id, bool inclusive = false);
   // Moves to the first record at or after `id`.
   void Jump(RecordId id) { JumpUpper(id, true); }
-  // The same by key (array/record_key.h). The empty key is below all others. Any other key that is
-  // not a number is InvalidArgument.
+  // The same jumps by key (array/record_key.h). The empty key is below all others. Any other key
+  // that is not a number is InvalidArgument.
   void Jump(StringArg key) { JumpUpper(key, true); }
   void JumpUpper(StringArg key, bool inclusive = false);
   void JumpLower(StringArg key, bool inclusive = false);
@@ -77,8 +77,8 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
   static std::uint64_t expire_at() { return Expiry::kNever; }  // records do not expire
   // Returns OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
-  // After DataLoss: continues behind the damaged page, in the direction of the last move; more
-  // damage may follow there. Returns false if there is nothing to skip.
+  // After DataLoss: continues after the damaged page, in the direction of the last move. More
+  // damage may follow. Returns false if there is nothing to skip.
   bool SkipDamage();
   // The database of the cursor.
   D& database() { return *database_; }
@@ -95,7 +95,7 @@ class ArrayCursor : public CursorOperations<ArrayCursor<D, Array>> {
   Array* array_;
   std::uint64_t id_ = 0;
   bool valid_ = false, has_moved_ = false, upwards_ = true;
-  mutable std::uint64_t key_of_ = 0;  // the id that is in key_
+  mutable std::uint64_t key_of_ = 0;  // the id whose text key_ holds
   mutable RecordKey key_;
   std::string value_;
   Status status_;

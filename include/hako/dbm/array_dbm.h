@@ -4,18 +4,18 @@
 //   HAKO_RETURN_IF_ERROR(db->Set(1017, reading));
 //   HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, db->Append(reading));
 //
-// Numbers go from 0 to 2^40 - 1. An absent record takes one bit, in a page that has other records;
-// pages without records do not exist. So an array may be sparse: a record far from all others costs
-// its page, of 512 bytes or more, and up to four pages that lead to it. A full page exceeds its
-// records by at most 12 % and a bit for each. All records have the same width; see
-// dbm/array_operations.h for shorter values.
+// Numbers go from 0 to 2^40 - 1. Only pages with records exist, and an absent record in such a page
+// takes one bit. So an array may be sparse: a record far from all others costs its page, of 512
+// bytes or more, and up to four directory pages. A full page is larger than its records by at most
+// 12 % and one bit for each record. All records have the same width; see dbm/array_operations.h for
+// shorter values.
 //
-// Directory pages stay in memory once they were used, in addition to ArrayOptions::cache_bytes: 4
-// KiB for each 1024 pages in a row that have records. If all records are far apart, that is 4 KiB
-// or more for each.
+// Once used, directory pages stay in memory, in addition to ArrayOptions::cache_bytes: 4 KiB for
+// each 1024 consecutive pages that have records. If all records are far apart, each record takes 4
+// KiB or more.
 //
-// Pages are found by number, cached, checked when they are loaded, and written by checkpoints as those of a
-// TreeDBM (array/page_array.h, tree/file/buffer_pool.h).
+// Pages are found by number (array/page_array.h). They are cached, checked when loaded, and written
+// by checkpoints like the pages of a TreeDBM (tree/file/buffer_pool.h).
 //
 // Durability and the log: as for TreeDBM (dbm/tree_dbm.h), by ArrayOptions::durability. A damaged
 // page is refused with DataLoss; see dbm/salvage.h.
@@ -26,7 +26,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,7 +56,7 @@ namespace hako {
 //     Close                                       makes a checkpoint and closes the file
 //   ArrayOperations (dbm/array_operations.h), EngineOperations (dbm/engine_operations.h)
 //     Get, Set, Contains, Remove, Process, Fetch  one record, by number
-//     Append, AppendMulti                         records behind the last one
+//     Append, AppendMulti                         records after the last one
 //     SetMulti, GetMulti                          several records
 //     FirstId, LastId, Count, width               the whole array
 //     CountRange, RemoveRange                     count or remove the records of [from, to)
@@ -85,8 +84,8 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
   static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, const ArrayOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(), options);
   }
-  // The same with a log, which is an empty file or the log of this database. Returns DataLoss if it
-  // lacks updates.
+  // As above, with a log, which is an empty file or the log of this database. Returns DataLoss if
+  // the log lacks updates.
   static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, LogFile log, const ArrayOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
   }
@@ -95,8 +94,8 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
   // Closes the database if the application has not.
   ~ArrayDBM();
 
-  // GetStats, GetType, the cache's memory, the file's transfers, and the width, as pairs of name and text
-  // for people to read.
+  // Returns GetStats, GetType, the cache's memory, the file's transfers and the width, for people
+  // to read.
   Inspection Inspect();
 
  private:
@@ -111,7 +110,7 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
     if (this->SyncsEachUpdate()) this->CallAfterUpdates();
   }
 
-  // The memory that the options allow; InvalidArgument for one that is out of range.
+  // Returns the memory that the options allow, or InvalidArgument for an option out of range.
   static StatusOr<tree::PoolLimits> LimitsFor(const ArrayOptions& options);
   static Status NoWidthError();
 

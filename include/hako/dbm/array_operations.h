@@ -1,12 +1,12 @@
 // The operations shared by the two array DBMs: records of one width, by number.
 //
-// An array DBM class D inherits ArrayOperations<D, Space> publicly, and its home
-// beside it. It has two interfaces. One takes numbers. The other is that of every ordered DBM: there keys
-// are numbers in decimal (array/record_key.h), and other keys are InvalidArgument.
+// An array DBM class D inherits ArrayOperations<D, Space> publicly, and its home beside it. It has
+// two interfaces. One takes numbers. The other is that of every ordered DBM, with numbers in
+// decimal as keys (array/record_key.h); any other key is InvalidArgument.
 //
-// Values. A value shorter than the width is completed by zero bytes, and a longer one is OutOfRange: a
-// record always has the width. (Tokyo Cabinet's fixed-length database cuts longer ones off, and stores the
-// length of shorter ones, which takes a byte or more of each record.)
+// Values. A value shorter than the width is padded with zero bytes, and a longer one is OutOfRange:
+// each record has exactly the width. (Tokyo Cabinet's fixed-length database truncates longer values
+// and stores the length of shorter ones, which takes a byte or more per record.)
 //
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
@@ -66,7 +66,8 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   using Iterator = ArrayCursor<D, Array>;                            // see dbm/array_cursor.h
   static constexpr std::uint64_t kKeySizeMax = RecordKey::kSizeMax;  // bytes
 
-  // ---- by number: 0 to kRecordIdMax, otherwise OutOfRange; integers, and neither characters nor doubles ----
+  // ---- by number: an integer from 0 to kRecordIdMax, otherwise OutOfRange; characters and doubles
+  // do not compile ----
 
   // The bytes of each record.
   unsigned width() const { return array().width(); }
@@ -129,8 +130,9 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   Status Set(RecordId id, StringArg value, const SetOptions& options) { return Shared::Set(RecordKey(id).view(), value, options); }
   // Removes the record. NotFound if absent.
   Status Remove(RecordId id);
-  // Stores a record behind the last one, with the next number, which it returns. OutOfRange if the last
-  // record has number kRecordIdMax. Stops writers for a moment after the last record was removed.
+  // Stores a record after the last one and returns its number. OutOfRange if the last record has
+  // number kRecordIdMax. The first Append after a removal of the last record stops writers for a
+  // moment.
   StatusOr<std::uint64_t> Append(StringArg value);
   // Appends each value. Returns the first number; the others follow it, unless another thread appends
   // or sets a record there meanwhile. An error ends the call; earlier records stay.
@@ -170,7 +172,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     return array().FetchMulti(writers_, ids, sink, arrived);
   }
   HAKO_OR_NO_MEMORY
-  // See dbm/operations.h. InvalidArgument unless records have 8 bytes, as the number does.
+  // See dbm/operations.h. InvalidArgument unless records have 8 bytes, the size of the number.
   StatusOr<std::int64_t> Increment(StringArg key, IntegerArg<std::int64_t> delta = 1, IntegerArg<std::int64_t> initial = 0) {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
     if (width() != sizeof(std::int64_t))
@@ -186,14 +188,14 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   void Prefetch(std::span<const std::string_view> keys) const;
   // Returns a cursor: see dbm/array_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), array()); }
-  // The same, as records do not expire.
+  // As MakeIterator, because records do not expire.
   Iterator MakeStoredIterator() { return MakeIterator(); }
-  // See dbm/write_batch.h. A batch may remove ranges whose records are on up to array::kRangeLeavesMax pages;
-  // beyond that Write is OutOfRange.
+  // See dbm/write_batch.h. Write returns OutOfRange if the records of the removed ranges are on
+  // more than array::kRangeLeavesMax pages.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : array().applied_index(); }
   // The number of records; exact while no update runs.
   std::uint64_t Count() const final { return this->IsClosed() ? 0 : array().Count(this->ForEachWriter()); }
-  // The work of CountRange and RemoveRange by key.
+  // Implement CountRange and RemoveRange by key.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to);
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to);
 
@@ -257,7 +259,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
     return RecordKey::Parse(key);
   }
-  // Of a range: the empty key is below all others.
+  // Returns the number that a bound of a range spells. The empty key is below all others.
   StatusOr<std::uint64_t> BoundOf(std::string_view key) const { return key.empty() ? StatusOr<std::uint64_t>(0) : IdOf(key); }
   StatusOr<array::IdRange> RangeOf(std::string_view from, std::optional<std::string_view> to) const;
   StatusOr<std::vector<array::IdRange>> RangesOf(std::span<const KeyRange> ranges) const;
@@ -268,7 +270,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     return {ids, batch.visit, batch.num_shown, ranges, batch.applied_index};
   }
   static StatusOr<Ids> LoggedIdsOf(std::span<const std::string_view> keys);
-  // Process where updates are refused, or followed by AfterUpdate.
+  // Process if updates are refused, or are followed by AfterUpdate.
   [[gnu::cold, gnu::noinline]] Status ProcessByKey(std::uint64_t id, UpdateRef visitor) {
     return Shared::Process(RecordKey(id).view(), visitor);
   }

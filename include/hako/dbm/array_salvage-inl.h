@@ -1,4 +1,4 @@
-// Definitions of dbm/salvage.h: of an ArrayDBM.
+// Definitions of dbm/salvage.h for ArrayDBM.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class SalvageSource<ArrayDBM<FileT>, From> : public PageSalvageSource<From> {
     return SalvageSource(std::move(found));
   }
   StatusOr<std::unique_ptr<ArrayDBM<FileT>>> Create(FileT file) const {
-    // Without a log until it is closed.
+    // The new database keeps no log until it is closed.
     return ArrayDBM<FileT>::Open(std::move(file), {.width = this->super_.page_size, .durability = Durability::kNone});
   }
   template <class Take>

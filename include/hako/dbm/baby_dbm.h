@@ -99,7 +99,7 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
                           [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
   }
   HAKO_OR_NO_MEMORY
-  // The same with this log instead of the one beside the snapshot.
+  // As above, with this log instead of the one beside the snapshot.
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const std::string& path, LogPlace<log::LogFileOf<FileT>> log,
                                                  const BabyOptions& options) requires ReplaceableFile<FileT> HAKO_TRY {
     return Memory::OpenAt(path, options, {}, [&](auto place, auto) { return Make(options, std::move(place), std::move(log), options); });
@@ -184,9 +184,9 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
     return dbm;
   }
 
-  // See DatabaseRecords. Frees the values stored out of line, which only the pages lead to; the
-  // pages are freed with the object. If Open failed there may be no tree, and then there are no such
-  // values either. Without memory the values stay.
+  // See DatabaseRecords. Frees the values stored out of line, which only the pages name; the pages
+  // are freed with the object. If Open failed there may be no tree, and then there are no such
+  // values. If memory runs out, the values leak.
   void Seal() override {
     typename Space::Deferred deferred(*space_);
     if (this->CheckOpen().ok() && space_->long_bytes() != 0)

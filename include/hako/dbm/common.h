@@ -22,14 +22,14 @@ inline Status CheckNotNegative(const char* option, std::uint64_t value) {
   return absl::InvalidArgumentError(absl::StrCat(option, " is negative, or above 2^63 - 1: ", static_cast<std::int64_t>(value)));
 }
 
-// Checks the values of the options that several kinds of database have.
+// Checks the options that several kinds of database share.
 template <class Options>
 Status CheckSharedOptions(const Options& options) {
   if (options.log_bytes < kLogBytesMin) return absl::InvalidArgumentError(absl::StrCat("log_bytes must be at least ", kLogBytesMin));
   if constexpr (requires { options.sync_interval; }) {
     if (options.sync_interval.count() < 0) return absl::InvalidArgumentError("sync_interval is negative");
   }
-  // A negative size, as of a subtraction, is a very large one.
+  // A negative size, such as the result of a subtraction, would become a very large one.
   if constexpr (requires { options.cache_bytes; }) HAKO_RETURN_IF_ERROR(CheckNotNegative("cache_bytes", options.cache_bytes));
   if constexpr (requires { options.min_read_size; }) HAKO_RETURN_IF_ERROR(CheckNotNegative("min_read_size", options.min_read_size));
   if constexpr (requires { options.num_records; }) HAKO_RETURN_IF_ERROR(CheckNotNegative("num_records", options.num_records));

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -23,7 +22,7 @@ namespace hako {
 
 namespace internal {
 
-// The status of an iterator before its first move. A loop without a first move visits nothing.
+// Returns the status of an iterator before its first move, at which a loop would visit nothing.
 inline const Status& UnmovedError() {
   static const auto* const error =
       new Status(absl::FailedPreconditionError("the iterator is at no record yet: call First, Last or Jump before Valid and Next"));
@@ -70,8 +69,8 @@ class CursorOperations {
   }
   HAKO_OR_NO_MEMORY
 
-  // If damage stopped the iterator, calls on_damage(status) and skips the damage, again and again
-  // until a sound record or the end. Returns Valid():
+  // If damage stopped the iterator, calls on_damage(status) and skips the damage. Repeats this
+  // until it reaches a sound record or the end. Returns Valid():
   //   for (it.First(); it.Valid() || it.PassDamage(report); it.Next()) ...
   template <class F>
   bool PassDamage(F&& on_damage) {

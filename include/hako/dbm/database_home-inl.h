@@ -18,7 +18,7 @@ Status DatabaseHome<LogFileT>::Synchronize(SyncMode mode) HAKO_TRY {
   num_waiting_.fetch_add(1, std::memory_order_relaxed);
   sync::MutexLock lock(maintenance_mutex_);
   num_waiting_.fetch_sub(1, std::memory_order_relaxed);
-  if (call > synced_calls_) HAKO_RETURN_IF_ERROR(SynchronizeNow());  // else one that began after this call covered it
+  if (call > synced_calls_) HAKO_RETURN_IF_ERROR(SynchronizeNow());  // else a synchronization that began after this call has covered it
   return updates_.RetryArchive();
 }
 HAKO_OR_NO_MEMORY
@@ -122,7 +122,7 @@ void DatabaseHome<LogFileT>::StopThreads() {
   sync::BackgroundThread::Pointer stopping;
   sync::MutexLock lock(background_mutex_);
   stops_threads_ = true;
-  stopping.swap(background_);  // it ends after the mutex is unlocked
+  stopping.swap(background_);  // joined after the mutex is unlocked
 }
 
 // ---- Close ----
@@ -141,7 +141,8 @@ Status DatabaseHome<LogFileT>::Close() {
   return status;
 }
 
-// If the archive cannot be written, the database still names its log, which stays there.
+// If the archive cannot be written, the database still names its log, and the file of the log
+// stays.
 template <File LogFileT>
 Status DatabaseHome<LogFileT>::CloseWritable() {
   Status archived;
@@ -182,8 +183,8 @@ Status DatabaseHome<LogFileT>::OpenLog(bool logs, bool has_all, const LogOptions
   if (!named.IsNone()) updates_.Name(named.id, named.from);
   logs = logs && log_place_.is_known();
   std::unique_ptr<Log> log;
-  // With an archive the log is replayed although the file has_all: it may have an update more, which its
-  // writer did not complete, and the file is to agree with the archive.
+  // With an archive the log is replayed even if the file has_all. The log may have one more update,
+  // which its writer did not complete, and the file must agree with the archive.
   if (named.IsNeeded() && (!has_all || archives)) {
     HAKO_ASSIGN_OR_RETURN(log, Replay(named, has_all));
   }
@@ -194,8 +195,8 @@ Status DatabaseHome<LogFileT>::OpenLog(bool logs, bool has_all, const LogOptions
     if (!absl::IsResourceExhausted(begun)) return begun;
   }
   updates_.Name({}, {});
-  // A log that is not needed or not wanted any more, or has no space, is replaced by a checkpoint. One that
-  // has ended has no file, so the new log takes its place in one step.
+  // A checkpoint replaces a log that is no longer needed or wanted, or that has no space. A log
+  // that has ended has no file, so a new log replaces it in one step.
   if (named.IsNeeded() || (named.HasEnded() && !logs)) {
     HAKO_RETURN_IF_ERROR(Checkpoint());
     if (log != nullptr) {
@@ -208,8 +209,9 @@ Status DatabaseHome<LogFileT>::OpenLog(bool logs, bool has_all, const LogOptions
   return absl::OkStatus();
 }
 
-// Whether the database may be opened for writing beside what lies there. `may_end`: with its archive, or
-// to end its history. The replay reports another log in place of one that it needs.
+// Returns OK if the database may be opened for writing, given the log that is beside it. `may_end`:
+// it is opened with its archive, or to end its history. If the database needs its log and another
+// one is in the place, the replay reports that.
 template <File LogFileT>
 Status DatabaseHome<LogFileT>::CheckBeside(const log::NamedLog& named, bool has_all, bool may_end) const {
   const auto is_mine = [&named](const log::DatabaseId& id) { return id == named.id || format::IsLogIdOf(id, named.owner); };
@@ -224,10 +226,12 @@ Status DatabaseHome<LogFileT>::CheckBeside(const log::NamedLog& named, bool has_
                                                     ToAbsl(kNoLogArchive)));
 }
 
-// Goes on in a log that was replayed. ResourceExhausted, with the log left there, if it has no space.
+// Continues in a log that was replayed. If the log has no space, returns ResourceExhausted and
+// leaves the log in place.
 template <File LogFileT>
 Status DatabaseHome<LogFileT>::Begin(std::unique_ptr<Log>& log, std::uint64_t log_bytes) {
-  // Or many crashes would fill the device. A checkpoint of a long log takes long.
+  // Without a checkpoint after some openings, many crashes would fill the device. A long log is
+  // allowed more segments, because its checkpoint takes long.
   static constexpr std::size_t kManySegments = 4;
   static constexpr std::uint64_t kShortLog = 8 << 20;
   const std::size_t more = log->num_segments() - std::min(log->num_segments(), kManySegments);
@@ -255,8 +259,8 @@ Status DatabaseHome<LogFileT>::StartNew(std::uint64_t log_bytes, const log::Link
   return absl::OkStatus();
 }
 
-// Opens the archive, which must be empty or end where the history of the database does. If the log
-// was not closed, FindUnarchived compares the log and the archive.
+// Opens the archive, which must be empty or end where the history of the database ends. If the log
+// was not closed, FindUnarchived compares the log with the archive.
 template <File LogFileT>
 auto DatabaseHome<LogFileT>::OpenArchive(const LogOptions& options, const log::NamedLog& named) -> StatusOr<std::unique_ptr<Archive>> {
   if (!log_place_.is_known()) return absl::InvalidArgumentError("log_archive requires a log, and the database has no path");
@@ -268,7 +272,8 @@ auto DatabaseHome<LogFileT>::OpenArchive(const LogOptions& options, const log::N
   return archive;
 }
 
-// Whether the archive ends where the history of a database does that has no log to compare.
+// Returns OK if the archive ends where the history of the database ends. The database has no log to
+// compare.
 template <File LogFileT>
 Status DatabaseHome<LogFileT>::ContinueIn(Archive& archive, const log::NamedLog& named) {
   const log::Link last = named.link();
@@ -309,7 +314,7 @@ Status DatabaseHome<LogFileT>::ContinueHistory(const log::NamedLog& named, std::
   return StartNew(log_bytes, &last, lsn);
 }
 
-// Creates a log of a new id, which the superblock does not name yet.
+// Creates a log with a new id. The superblock does not name it yet.
 template <File LogFileT>
 auto DatabaseHome<LogFileT>::CreateLog(const log::Link* last, log::Lsn lsn) -> StatusOr<std::unique_ptr<Log>> {
   const log::DatabaseId id = format::LogIdOf(RandomSeed(), LogInFile().owner);

@@ -3,46 +3,49 @@
 // The home owns
 //   the place of the log, which is the file DATABASE-log beside the database (dbm/log_place.h)
 //   the data of the application: type and metadata
-//   the mutex that each user of the superblock holds, and the queue of the callers of Synchronize
-//   two threads: the background thread makes checkpoints, at an interval, or when an update wakes it;
-//     the sweeper removes expired records (dbm/expiry.h). Open starts them, or the first wake-up does;
-//     Close ends them before anything else. The interval begins, and the sweeper works, once Open has succeeded
-// and refers to the log itself (log/update_log.h), which is in the space that logs the updates, and to the
-// status that says why updates are refused. "Checkpoint" has the meaning that it has in log/update_log.h.
+//   the mutex that a user of the superblock holds, and the queue of the callers of Synchronize
+//   the background thread, which makes checkpoints: at an interval, or when an update wakes it
+//   the sweeper, a thread that removes expired records (dbm/expiry.h)
+// Open starts the two threads, or the first wake-up does. The interval and the work of the sweeper
+// begin once Open has succeeded. Close ends the threads before anything else. The home refers to
+// the log itself (log/update_log.h), which is in the space that logs the updates, and to the status
+// that says why updates are refused. "Checkpoint" is used as in log/update_log.h.
 //
-// A database class inherits its home: HashDBM this class, TreeDBM and ArrayDBM PoolHome (dbm/pool_home.h),
-// a database in memory MemoryHome (dbm/memory_home.h), whose file is a snapshot and has no superblock but
-// its end. The home asks the file by its own virtual functions, which these override, and the records by
-// DatabaseRecords (dbm/database_records.h). An operation on a record calls neither, unless it waits until
-// its update is synchronized.
+// A database class inherits its home. HashDBM inherits this class, TreeDBM and ArrayDBM inherit
+// PoolHome (dbm/pool_home.h), and databases in memory inherit MemoryHome (dbm/memory_home.h). The
+// file of a MemoryHome is a snapshot, whose end block serves as the superblock. The home reaches
+// the file through its own virtual functions, which these classes override, and the records through
+// DatabaseRecords (dbm/database_records.h). An operation on a record calls neither, unless it waits
+// until its update is synchronized.
 //
-// Synchronize is coalesced: a call that waits while another one synchronizes is served by the next
-// one, together with all others that wait.
+// Calls of Synchronize are coalesced: all calls that wait while one of them synchronizes are served
+// together by the next synchronization.
 //
 // Lock order: setter_mutex_; maintenance_mutex_, which is held through the I/O of a checkpoint; the locks of
-// the space (include/hako/README.md, 3); innermost metadata_mutex_, or background_mutex_, which an update may
-// take that has a bucket or a leaf locked.
+// the space (include/hako/README.md, 3); innermost metadata_mutex_ or background_mutex_. An update
+// that has a bucket or a leaf locked may lock background_mutex_.
 //
 // Crash order. A new log is durable before a superblock names it; updates are logged from then on.
-// Close makes a superblock durable that names no log, and then removes the file.
+// Close makes a superblock durable that names no log, and then removes the file of the log.
 //
 // With an archive (log/log_archive.h) each opening begins a log with another id, which continues the
 // LSNs and the sequences of segments. Close archives the log, then makes a superblock durable that
 // names the last archived segment (format::kLogEnded), then removes the file. Open does the same with
-// the log of a process that has died, after its replay. A database that has an archive is opened for
-// writing with it, or with kNoLogArchive: then it names no log any more, and its history ends. An opening that
-// fails after such a superblock is durable, for another directory or for none, does not take it back.
+// the log of a process that has died, after its replay. A database that has an archive can be
+// opened for writing only with that archive, or with kNoLogArchive, which ends its history: the
+// database then names no log. If an opening with another directory, or with none, fails after such
+// a superblock is durable, the superblock stays.
 //
-// Open for writing looks at the log beside the database before it changes anything: one that is neither
-// named nor a former one of this file (format::LogIdOf) is never overwritten.
+// Open for writing examines the log beside the database before it changes anything. It never
+// overwrites a log that the file neither names nor has named before (format::LogIdOf).
 //
-// Once a superblock names the new log, nothing of Open fails that is not a call of the file system: threads
-// are started and memory is allocated before. So an Open that fails removes the log that it has created,
-// unless a failed write or sync leaves in doubt whether a superblock names it. Such a log, and one that a
-// killed process has left, is in the file's place until the next Open for writing, which goes on in it,
-// replaces it or removes it.
+// Threads are started and memory is allocated before a superblock names the new log, so after that
+// only calls of the file system can fail in Open. An Open that fails removes the log that it has
+// created, unless a failed write or sync leaves it unknown whether a superblock names the log. Such
+// a log, or one that a killed process has left, stays until the next Open for writing, which
+// continues in it, replaces it or removes it.
 //
-// Threads: any, except Open and Close.
+// Thread-safe, except Open and Close.
 #pragma once
 
 #include <atomic>
@@ -51,7 +54,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,8 +78,8 @@ namespace hako {
 
 // The options of a database that concern its log.
 struct LogOptions {
-  // Implicit, from the options of any database. REQUIRES: they exist as long as this (unchecked: a reference does not
-  // tell)
+  // Implicit, from the options of any database. REQUIRES: the options outlive this object
+  // (unchecked: a reference does not tell)
   template <class Options>
   LogOptions(const Options& options) : durability(options.durability), log_bytes(options.log_bytes), log_archive(options.log_archive) {}
 
@@ -99,12 +101,12 @@ class DatabaseHome {
 
   // Makes acknowledged updates durable: two flushes of the device, shared by concurrent callers;
   // writers are stopped for microseconds. Soft: free on a mapped HashDBM, elsewhere the same as
-  // hard. After a failure updates are refused: see GetHealth. An error of the log archive is returned,
-  // too, although the state is durable then.
+  // hard. After a failure updates are refused: see GetHealth. An error of the log archive is also
+  // returned, although the state is then durable.
   Status Synchronize(SyncMode mode);
   // Returns once all updates before this position survive a power cut: one sync of the log, which
-  // concurrent callers share. A position behind the last update means that one. Without a log: a hard
-  // Synchronize. After a failure updates are refused.
+  // concurrent callers share. A position after the last update stands for the last update. Without
+  // a log: a hard Synchronize. After a failure updates are refused.
   Status WaitDurable(std::uint64_t lsn);
 
   // Data of the application in the file beside the records: a number for the type of the content,
@@ -132,8 +134,9 @@ class DatabaseHome {
   // the first error; the file is closed in any case.
   // REQUIRES: no other thread uses the database
   Status Close();
-  // Closes the database, for a caller whose own opening fails after it: if Open has created it, its file
-  // is removed, and if it was blank, it is so again. Its archive, which was empty, then gets nothing.
+  // Closes the database for a caller whose own opening has failed. If Open created the file,
+  // removes it; if the file was blank, makes it blank again. The archive of such a database stays
+  // empty.
   Status CloseUnkept() {
     is_unkept_ = log_place_.taken_back() != TakeBack::kNothing;
     SetTakeBack(log_place_.taken_back());
@@ -146,8 +149,8 @@ class DatabaseHome {
   using Log = log::RecordLog<LogFile>;
   using Archive = log::LogArchive<LogFile>;
 
-  // `refusal`: why updates are refused: opened read-only, a failed write or sync, or a full device, which
-  // may pass.
+  // `refusal` says why updates are refused: the database is read-only, a write or sync has failed,
+  // or the device is full, which may pass.
   DatabaseHome(DatabaseRecords& records, UpdateLog& updates, sync::StickyStatus& refusal, bool writable, Durability durability,
                const UserMetadata& metadata = {}, std::uint32_t type = 0)
       : writable_(writable),
@@ -163,47 +166,49 @@ class DatabaseHome {
 
   // ---- what depends on the file ----
 
-  // Makes the state of one moment durable: a checkpoint, while maintenance_mutex_ is held. The superblock
-  // names the log as it is then.
+  // Makes a checkpoint, with maintenance_mutex_ held: makes the state of one moment durable, with a
+  // superblock that names the log at that moment.
   virtual Status SynchronizeLocked() = 0;
-  // The work of the background thread.
+  // The background thread calls this at its interval, or when it is woken.
   virtual void SynchronizeInBackground() = 0;
   // Whether each update survives the death of the process without a synchronization.
   virtual bool SurvivesProcess() const { return false; }
   // Makes type and metadata durable: see Describe.
   virtual Status StoreMetadata() { return Synchronize(SyncMode::kHard); }
-  // The database has seen this time: for the next superblock.
+  // The database has seen this time; the next superblock stores it.
   virtual void NoteClock(std::uint64_t latest) = 0;
   // An update was refused, with this status.
   virtual void NoteRefused(const Status&) {}
 
   // The log that the superblock names.
   virtual log::NamedLog LogInFile() const = 0;
-  // Makes a superblock durable that names this log, which is that of the updates, and a file that has all
-  // updates made so far. An error leaves the superblock as it was, unless a write or sync has failed.
+  // Makes all updates so far durable in the file, and a superblock that names this log, to which
+  // updates are logged. An error leaves the superblock as it was, unless a write or sync has
+  // failed.
   virtual Status NameLog(const log::DatabaseId&, log::Position) { return Checkpoint(); }
-  // After NameLog, or a checkpoint, has failed: whether a superblock may name this log, or its end, all
-  // the same.
+  // Call after NameLog or a checkpoint has failed. Returns whether a superblock may name this log,
+  // or with `has_ended` its end, in spite of the failure.
   virtual bool MayName(const log::DatabaseId& id, bool has_ended) const = 0;
   // Whether the log may be replayed; called before each run.
   virtual Status MayReplay() = 0;
-  // Before updates are made again that the file has.
+  // Call before a replay of updates that the file already has.
   virtual void BeginRedoOfAll() {}
 
-  // Makes the file durable, with a superblock that names the log of the updates, which is none or has
-  // ended; the threads of the database have ended.
+  // Makes the file durable, with a superblock that names no log, or the end of the log. The threads
+  // of the database have ended.
   virtual Status CloseFile() = 0;
   // Ends the threads of the database.
   virtual void StopThreads();
   virtual Status CloseDevice() = 0;
-  // What becomes of the file if it is closed now (UndoableFile).
+  // Sets what becomes of the file if it is closed now (UndoableFile).
   virtual void SetTakeBack(TakeBack what) = 0;
 
   // ---- for Open ----
 
   // Opens the file at `path`, and the database of class D in it, with its log beside it. Errors name the
-  // path. An error leaves no file that was not there, and nothing changed that a later Open would notice.
-  // `checked`: what is known to be wrong before the file is opened, whose content may be dropped.
+  // path. An error leaves no new file, and no change that a later Open would notice. `checked` is
+  // an error that is known before the file is opened; it is returned before a truncating mode drops
+  // the content.
   template <class D, File FileT, class Options>
   static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
                                              Status checked) HAKO_TRY {
@@ -223,7 +228,7 @@ class DatabaseHome {
   static Status WithPath(const std::string& path, const Status& status) {
     return Status(status.code(), absl::StrCat(path, ": ", status.message()));
   }
-  // Whether a new database may begin in the archive, which is left as it is.
+  // Returns OK if a new database may begin in the archive. Does not change the archive.
   static Status CheckNewArchive(const LogOptions& options) {
     if (!options.Archives()) return absl::OkStatus();
     Archive archive(options.log_archive);
@@ -231,8 +236,8 @@ class DatabaseHome {
     HAKO_RETURN_IF_ERROR(archive.Load());
     return archive.last().IsNone() ? absl::OkStatus() : NotItsArchiveError(archive, "none");
   }
-  // A file that is new, created or blank, is taken back unless Open calls KeepFiles at its end. Returns
-  // what is taken back of it.
+  // A file that was created or is blank is taken back unless Open ends with KeepFiles. Returns what
+  // is taken back.
   template <File FileT>
   static StatusOr<TakeBack> TakeBackIfNew(FileT& file) {
     if constexpr (UndoableFile<FileT>) {
@@ -247,9 +252,9 @@ class DatabaseHome {
     SetTakeBack(TakeBack::kNothing);
     updates_.Keep();
   }
-  // CopyTo of a database of class D into a new file, which replaces the one at `path` and appears whole and
-  // durable or not at all. FailedPrecondition if beside it is a log with updates, of a database that was not
-  // closed.
+  // CopyTo of a database of class D into a new file, which replaces the one at `path` and appears
+  // whole and durable or not at all. FailedPrecondition if beside it is a log with updates of a
+  // database that was not closed.
   template <File FileT, class D>
   Status CopyToPath(D& database, const std::string& path) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(records_.CheckIdle());  // before creating a file
@@ -268,13 +273,14 @@ class DatabaseHome {
     sync::MutexLock lock(metadata_mutex_);
     type_ = type;
   }
-  // Makes the updates again that the file lacks, unless it has_all: then it need not be durable yet.
-  // Then, if the database `logs` its updates, begins a log, else makes the file durable without one.
+  // Replays the updates that the file lacks. With `has_all` the file has them all, but need not be
+  // durable yet. Then begins a log if the database `logs` its updates, else makes the file durable
+  // without a log.
   Status OpenLog(bool logs, bool has_all, const LogOptions& options);
-  // Starts the threads that the database needs: the background thread if it has an interval, the sweeper if
-  // any record may expire. Before OpenLog, as they need memory.
+  // Starts the threads that the database needs: the background thread if there is an interval, the
+  // sweeper if records may expire. Call before OpenLog, because the threads need memory.
   Status StartThreads(std::chrono::milliseconds interval);
-  // At the end of Open, which cannot fail any more: the threads begin.
+  // Call at the end of Open, when nothing can fail: lets the threads begin their work.
   void BeginThreads(std::chrono::milliseconds interval) {
     closed_ = false;
     sync::MutexLock lock(background_mutex_);
@@ -294,16 +300,16 @@ class DatabaseHome {
     const Status refusal = MayUpdate();
     return absl::IsResourceExhausted(refusal) ? absl::OkStatus() : refusal;
   }
-  // After an update of this thread: synchronizes it, if each is synchronized.
+  // Call after an update of this thread: synchronizes it if every update must be.
   Status AfterUpdate() {
     if (!SyncsEachUpdate()) return absl::OkStatus();
     const std::uint64_t* const lsn = records_.LsnOfThread();
     return WaitDurable(lsn != nullptr ? *lsn : 0);
   }
   bool SyncsEachUpdate() const { return durability_ == Durability::kPower; }
-  // Notes the time of records that expire (dbm/expiry.h): for the next superblock, then, if a record has
-  // been reported absent since, in the log. So a checkpoint that has a position behind the entry has the
-  // time.
+  // Passes the time of records that expire (dbm/expiry.h) to the next superblock. Then, if a record
+  // was reported absent since the last call, appends the time to the log. In this order a
+  // checkpoint whose log position is after that entry has the time.
   void KeepTime();
 
   // ---- for checkpoints ----
@@ -312,10 +318,10 @@ class DatabaseHome {
     sync::MutexLock lock(maintenance_mutex_);
     return SynchronizeLocked();
   }
-  // Synchronizes for all callers of Synchronize that have begun.
+  // Serves all calls of Synchronize that have begun.
   Status SynchronizeNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_);
   bool IsSynchronizeWaiting() const { return num_waiting_.load(std::memory_order_relaxed) != 0; }
-  // Stores type and metadata in a superblock.
+  // Stores type and metadata in `super`.
   template <class SuperBlock>
   void Describe(SuperBlock& super) const {
     sync::MutexLock lock(metadata_mutex_);
@@ -330,16 +336,18 @@ class DatabaseHome {
 
   const bool writable_;
   std::atomic<bool> closed_{true};  // Close writes nothing unless Open has succeeded
-  // Held by the one user of the superblock: a synchronization, a pin, a step of a rebuild.
+  // Held by each user of the superblock: a synchronization, a pin, a step of a rebuild.
   sync::Mutex maintenance_mutex_;
   LogPlace<LogFile> log_place_;
 
  private:
-  // One setter at a time, so that one that fails takes back no other's value.
+  // Only one setter runs at a time, so that a setter that fails and restores the old value does not
+  // undo another one.
   template <class T>
   Status ChangeMetadata(T DatabaseHome::*field, const T& value);
   Status CloseWritable();
-  // Unless it runs already: a checkpoint during a replay, or an update, may have started it.
+  // Does nothing if the thread runs: a checkpoint during a replay, or an update, may have started
+  // it.
   Status StartBackground() ABSL_EXCLUSIVE_LOCKS_REQUIRED(background_mutex_);
 
   // ---- the log: dbm/database_home-inl.h ----
@@ -354,16 +362,16 @@ class DatabaseHome {
   StatusOr<std::unique_ptr<Archive>> OpenArchive(const LogOptions& options, const log::NamedLog& named);
   static Status ContinueIn(Archive& archive, const log::NamedLog& named);
   Status ContinueHistory(const log::NamedLog& named, std::unique_ptr<Log> left, std::unique_ptr<Archive> archive, std::uint64_t log_bytes);
-  // The next superblock names the end of the history: this segment, up to this LSN.
+  // The next superblock will name this segment, up to this LSN, as the end of the history.
   void NoteEnd(const log::Link& last, log::Lsn lsn) {
     updates_.Name(last.log, last.IsNone() ? log::Position{} : log::EndedPosition(last, lsn));
   }
   Status Begin(std::unique_ptr<Log>& log, std::uint64_t log_bytes);
   Status StartNew(std::uint64_t log_bytes, const log::Link* last, log::Lsn lsn);
-  // `last`: the end of the history that the log continues; nullptr = none.
+  // `last` is the end of the history that the log continues; nullptr = none.
   StatusOr<std::unique_ptr<Log>> CreateLog(const log::Link* last, log::Lsn lsn);
 
-  // ---- updates that are made again: dbm/database_replay-inl.h ----
+  // ---- replay of updates: dbm/database_replay-inl.h ----
   StatusOr<std::unique_ptr<Log>> Replay(const log::NamedLog& named, bool has_all);
   Status MakeRestored(UpdateSource& source);
   void RequestPass();
@@ -376,7 +384,7 @@ class DatabaseHome {
   UpdateLog& updates_;
   sync::StickyStatus& refusal_;
   const Durability durability_;
-  bool is_unkept_ = false;  // Close takes the database back
+  bool is_unkept_ = false;  // whether Close takes the database back
   std::atomic<bool> stops_sweeper_{false};
   sync::BackgroundThread::Pointer sweeper_;
   sync::Mutex background_mutex_;
@@ -389,7 +397,7 @@ class DatabaseHome {
   std::atomic<std::uint64_t> sync_calls_{0};                            // calls of Synchronize that have begun
   std::uint64_t synced_calls_ ABSL_GUARDED_BY(maintenance_mutex_) = 0;  // number of the last call already served
   std::atomic<int> num_waiting_{0};                                     // callers that wait for maintenance_mutex_
-  std::uint64_t logged_time_ = 0;                                       // of KeepTime
+  std::uint64_t logged_time_ = 0;                                       // the last time that KeepTime logged
 };
 
 }  // namespace hako

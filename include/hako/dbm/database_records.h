@@ -23,15 +23,15 @@ class DatabaseRecords {
   virtual const Expiry* expiry() const = 0;
   virtual std::uint64_t Count() const = 0;
 
-  // Returns where the calling thread keeps the LSN behind its last update, so that a thread that
+  // Returns where the calling thread keeps the LSN after its last update, so that a thread that
   // appends to the log itself can advance it; nullptr if the thread cannot use the database.
   virtual std::uint64_t* LsnOfThread() = 0;
 
-  // Makes the updates of a run of the log again in one step. So a checkpoint that runs meanwhile
-  // has all of the run or nothing, which matters because it may become durable without the rest of
-  // the log.
+  // Replays the updates of a run of the log in one step. So a concurrent checkpoint has all of the
+  // run or nothing. This matters because the checkpoint may become durable without the rest of the
+  // log.
   Status RedoRun(std::span<const format::LogEntry> run) { return run.size() == 1 ? Redo(run.front()) : RedoTogether(run); }
-  // Makes a single update again.
+  // Replays a single update.
   virtual Status Redo(const format::LogEntry& entry) = 0;
   // Call before changing these keys: loads their evicted pages.
   virtual void LoadForRedo(std::span<const std::string_view> keys) = 0;
@@ -39,7 +39,7 @@ class DatabaseRecords {
   virtual void PrefetchForRedo(std::span<const std::string_view> keys) const = 0;
 
   // Keeps the time and, if enough records have expired, removes them, until `stops` is true. One
-  // thread calls it again and again. REQUIRES: expiry() != nullptr (checked in SweepInBackground)
+  // thread calls this repeatedly. REQUIRES: expiry() != nullptr (checked in SweepInBackground)
   virtual void SweepInBackground(const std::atomic<bool>& stops) = 0;
   // Refuses all operations from now on: the last step of Close.
   // REQUIRES: no other thread of this process uses the database (checked in Seal)
@@ -50,7 +50,7 @@ class DatabaseRecords {
 
   // RedoRun for several updates, or for one that Redo does not support.
   Status RedoTogether(std::span<const format::LogEntry> run);
-  // Makes several updates in one step. Keys and ranges have the form of the log.
+  // Makes several updates in one step. Keys and ranges are encoded as in the log.
   virtual Status RedoMulti(const Batch<Action>& batch) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Definitions of dbm/database_home.h: updates that are made again when a database is opened.
+// Definitions of dbm/database_home.h: the replay of updates when a database is opened.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,8 @@ auto DatabaseHome<LogFileT>::Replay(const log::NamedLog& named, bool has_all) ->
   return log;
 }
 
-// Makes the updates of an UpdateSource in place of a log. The database names no log meanwhile.
+// Makes the updates of an UpdateSource instead of those of a log. Meanwhile the database names no
+// log.
 template <File LogFileT>
 Status DatabaseHome<LogFileT>::MakeRestored(UpdateSource& source) {
   HAKO_RETURN_IF_ERROR(records_.CheckIdle());

@@ -6,8 +6,8 @@
 //                 Action that the visitor returns
 //   Fetch         copies a value out without taking a lock
 //   ProcessMulti  is Process for several records in one atomic step
-// Every update of one record (Set, Remove, Append, CompareExchange, Increment) is derived from
-// Process, and every Get that copies from Fetch, once, in operations.h.
+// operations.h derives every update of one record (Set, Remove, Append, CompareExchange, Increment)
+// from Process, and every Get that copies from Fetch.
 //
 // Threads: all methods are thread-safe, except Close and the destructor. An iterator belongs to one
 // thread. Each operation on one key is atomic and linearizable.
@@ -17,10 +17,10 @@
 // wait for a lock that the visitor holds, or stop the visitor itself. Nothing is locked while a visitor
 // of GetMulti, ProcessEach or ProcessEachParallel runs: it may call the DBM.
 //
-// Exceptions: hako throws none. One that a visitor or a sink throws leaves the call, after all locks are
-// released; that call has changed nothing. std::bad_alloc becomes ResourceExhausted. One that is thrown
-// in a thread of ProcessEachParallel leaves the call in the caller's thread, once all threads have ended.
-// The function of on_eviction (TinyOptions) must not throw.
+// Exceptions: hako throws none. An exception of a visitor or a sink propagates from the call after
+// all locks are released; that call has changed nothing. std::bad_alloc becomes ResourceExhausted.
+// An exception in a thread of ProcessEachParallel propagates in the caller's thread, after all
+// threads have ended. The function of on_eviction (TinyOptions) must not throw.
 //
 // Long values: a hash table writes a new value of more than 8 KiB after the visitor has run, with
 // the bucket unlocked. Meanwhile other threads read the old value and use all other keys; an update
@@ -29,11 +29,11 @@
 // direct I/O, a Set of such a key may make Sets of other keys wait too.
 //
 // After Close, every call that returns a Status returns FailedPrecondition, except Close itself;
-// other calls return an empty result (0, an iterator that is not Valid). An iterator made before shows
-// its copy of the current record until its next move, or moves, within records copied together; then it
-// is not Valid, and status() is FailedPrecondition. In a forked child of the
-// process that opened the database every call fails likewise, Close too; the file is the parent's. (A
-// child that is made by vfork, or by a system call past the C library, must not use the database.)
+// other calls return an empty result (0, an iterator that is not Valid). An iterator made before
+// Close may still show records that it has already copied; its first move beyond them makes it not
+// Valid, with status() FailedPrecondition. In a forked child of the process that opened the
+// database every call fails in the same way, including Close: the file belongs to the parent. (A
+// child made by vfork, or by a system call that bypasses the C library, must not use the database.)
 #pragma once
 
 #include <chrono>
@@ -63,7 +63,7 @@ namespace hako {
 
 namespace internal {
 
-// A string that ends with the expression that it is in, so that a view of it must not be kept.
+// A string that is destroyed at the end of the expression, so that a view of it must not be kept.
 template <class T>
 concept TemporaryString = !std::is_lvalue_reference_v<T> && std::convertible_to<T, std::string_view> &&
                           !std::is_trivially_destructible_v<std::remove_reference_t<T>>;
@@ -86,13 +86,14 @@ class [[nodiscard]] Action {
   // Stores `value`, which must stay valid until Process returns, so it cannot be a temporary string. It
   // must not overlap the view that the visitor was given. The record never expires.
   static Action Set(StringArg value) { return Action(Kind::kSet, value); }
-  // The same; the record expires at this time, in milliseconds since 1970, or never (0): see
-  // dbm/expiry.h. The call that takes the Action changes nothing and returns InvalidArgument if the time
-  // is beyond Expiry::kTimeMax, FailedPrecondition if it is not 0 and the database keeps no times.
+  // As above, but the record expires at this time, in milliseconds since 1970, or never (0): see
+  // dbm/expiry.h. The call that takes the Action changes nothing and returns InvalidArgument if the
+  // time is beyond Expiry::kTimeMax, FailedPrecondition if it is not 0 and the database keeps no
+  // times.
   static Action Set(StringArg value, IntegerArg<std::uint64_t> expire_at) {
     return Action(Kind::kSet, value, expire_at <= Expiry::kTimeMax ? std::uint64_t{expire_at} : Expiry::kInvalid);
   }
-  // The same; the record expires when the one that it replaces would have, or never.
+  // As above, but the record expires when the record that it replaces would have, or never.
   static Action SetKeepingExpiry(StringArg value) { return Action(Kind::kSet, value, Expiry::kKeep); }
   // Deleted: the string would be destroyed before its value is stored. Keep it in a variable that the
   // visitor refers to, and pass that.
@@ -107,8 +108,8 @@ class [[nodiscard]] Action {
 
   Kind kind() const { return static_cast<Kind>(word_ & 0xff); }  // the decision
   std::string_view value() const { return value_; }              // of kSet; otherwise empty
-  std::uint64_t expire_at() const { return word_ >> 8; }         // of kSet; Expiry::kKeep: that of the record replaced
-  // Whether only a database that keeps times accepts it.
+  std::uint64_t expire_at() const { return word_ >> 8; }         // of kSet; Expiry::kKeep = the time of the record replaced
+  // Whether the Action has a time, so that only a database that keeps times accepts it.
   bool HasTime() const { return expire_at() - 1 < Expiry::kKeep - 1; }
 
  private:
@@ -147,7 +148,7 @@ concept MultiReadVisitor = requires(V& v, std::size_t index, std::optional<std::
 template <class V>
 concept MultiVisitor = MultiUpdateVisitor<V> || MultiReadVisitor<V>;
 
-// The visitor of all records or of several; of the value of one; of the first record, which it may change.
+// The visitors of ProcessEach, of Get, and of ProcessFirst, which may change the record it is shown.
 template <class V>
 concept EachVisitor = requires(V& v, std::string_view key, std::string_view value) {
   { v(key, value) } -> std::same_as<void>;
@@ -224,14 +225,14 @@ using ReadRef = FunctionRef<void(std::optional<std::string_view>)>;
 using MultiUpdateRef = MultiVisitorRef<Action>;
 using MultiReadRef = FunctionRef<void(std::size_t, std::optional<std::string_view>)>;
 
-// The failure that Synchronize protects acknowledged updates from.
+// Which failure acknowledged updates survive after Synchronize.
 enum class SyncMode {
   kSoft,  // acknowledged updates survive the death of the process
   kHard,  // acknowledged updates survive a power cut
 };
 
-// What an update survives once it has returned: one update (SetOptions), or every update of a
-// database (HashOptions and the others). The head comment of the database says how.
+// The failure that an update survives once it has returned. SetOptions sets it for one update, the
+// options of a database for every update. The head comment of the database says how.
 enum class Durability {
   kNone,     // nothing: a crash leaves the state of the last synchronization
   kProcess,  // the death of the process
@@ -244,8 +245,9 @@ struct SetOptions {
   std::string* old_value = nullptr;           // receives the value found, whether overwritten or not; unchanged if absent
   Durability durability = Durability::kNone;  // of this update, if more than the database's option
   // When the record expires (dbm/expiry.h): `ttl` from now, or at `expire_at`, in milliseconds since
-  // 1970. A time that has passed removes the record. InvalidArgument if both are given, a ttl is not
-  // positive or a time beyond Expiry::kTimeMax; FailedPrecondition if the database keeps no times.
+  // 1970. A time that has passed removes the record. InvalidArgument if both are given, if `ttl` is
+  // not positive, or if the time is beyond Expiry::kTimeMax; FailedPrecondition if the database
+  // keeps no times.
   std::optional<std::chrono::milliseconds> ttl = std::nullopt;
   std::uint64_t expire_at = Expiry::kNever;
   bool keep_expiry = false;  // the record expires when the one that it replaces would have
@@ -332,20 +334,20 @@ using OnDamage = std::function<void(const Status&)>;
 //             shown as nullopt.
 //   Fetch     Copies the value of `key` to the sink without taking a lock. NotFound if absent.
 //   ProcessEach(visitor)  Shows each record to void(std::string_view key, std::string_view value).
-//                         A record that exists throughout is shown exactly once, any other at most
-//                         once. Writers are not stopped, and nothing is locked while the visitor
-//                         runs: it may use the database. ProcessEachParallel(n, visitor) uses n
-//                         threads, up to kThreadsMax, which call the visitor concurrently. To stop
-//                         early, use an iterator.
+//                         A record that exists during the whole call is shown exactly once, any
+//                         other at most once. Writers are not stopped, and nothing is locked while
+//                         the visitor runs: it may use the database. ProcessEachParallel(n,
+//                         visitor) uses n threads, up to kThreadsMax, which call the visitor
+//                         concurrently. To stop early, use an iterator.
 //   ProcessState(visitor)  Shows all records as they are at one moment, that of the call, to Status(std::string_view
 //                         key, std::string_view value, std::uint64_t expire_at), whose first error ends
-//                         the call. A batch is shown as a whole or not at all. As of ProcessEach, nothing is
-//                         locked while the visitor runs. ProcessState(visitor, on_damage) reports damage
-//                         and leaves it out. Aborted if all records are removed meanwhile, by Clear.
+//                         the call. A batch is shown as a whole or not at all. Nothing is locked
+//                         while the visitor runs. ProcessState(visitor, on_damage) reports damage
+//                         and leaves it out. Aborted if Clear removes all records meanwhile.
 //   MakeIterator  Returns a cursor: First(), Jump(key), Next(), Valid(), key(), value(), expire_at(),
 //                 status().
 //                 The order is internal in hash tables, by key in trees. After DataLoss,
-//                 SkipDamage() continues behind the damage. Operations on the current record are in
+//                 SkipDamage() continues after the damage. Operations on the current record are in
 //                 cursor_operations.h.
 //   Count     The number of records; exact while no update runs.
 //   ProcessMulti  Runs the visitor once for each of `keys`, in their order, with all their records
@@ -354,8 +356,8 @@ using OnDamage = std::function<void(const Status&)>;
 //                 decisions are made before anything changes. An Action's value must stay valid
 //                 until the call returns and must not be part of a record. Aborted if the visitor
 //                 aborts the call. After any error nothing has changed. Atomic across a crash too:
-//                 what remains of the call has all of its changes or none.
-//                 With a Batch (base/batch.h) it changes more in the same step.
+//                 all of its changes survive or none. A Batch (base/batch.h) can also remove ranges
+//                 and set the applied index in the same step.
 //   expiry        The clock of a database whose records may expire, or nullptr (dbm/expiry.h).
 //   AppliedIndex  The applied index of the last batch that had one (dbm/write_batch.h), or 0.
 //   Verify    Checks the whole structure. DataLoss names the damage.

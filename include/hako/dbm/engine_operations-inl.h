@@ -71,8 +71,8 @@ inline bool Changes(const Action& action, bool exists) {
 }
 }  // namespace internal
 
-// While only removals are accepted, an Action that sets a value is refused. So is an Action with a
-// time: if the database keeps times, the time is already in the value here.
+// Refuses an Action that sets a value while only removals are accepted, and an Action with a time.
+// If the database keeps times, the time is already part of the value here.
 template <class D, class Space, class Engine>
 template <class Seen>
 Status EngineOperations<D, Space, Engine>::CheckAround(std::string_view key, FunctionRef<Action(Seen)> visitor) {
@@ -151,7 +151,7 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writ
   return updates && has_after_update_ ? self().AfterUpdate() : absl::OkStatus();
 }
 
-// A thread without a writer state may call this, as Close does.
+// A thread without a writer state may call this; Close does.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessStoredState(FunctionRef<void()> note,
                                                               FunctionRef<Status(std::string_view key, std::string_view stored)> visitor,
@@ -183,7 +183,7 @@ Status EngineOperations<D, Space, Engine>::ProcessStoredState(FunctionRef<void()
   }
 }
 
-// Whether a record has expired is decided at the moment that is shown, too.
+// Which records have expired is also decided at the moment that is shown.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessState(StateRef visitor, const OnDamage& on_damage) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(self().CheckIdle());

@@ -1,5 +1,5 @@
-// The operations that the databases of all engines share: a space, an engine in it, and the states of
-// the threads that use them.
+// The operations that the databases of all engines share. The class owns a space, the engine in it,
+// and the states of the threads that use them.
 //
 // HashOperations, TreeOperations and ArrayOperations inherit EngineOperations<D, Space, Engine>, and a
 // DBM class D one of these. D provides kKeySizeMax, and
@@ -57,7 +57,7 @@ class TimelessVisitor {
     refuses_ = true;
     return Action::Keep();
   }
-  // Call after the operation: replaces its status if an Action was refused.
+  // Call after the operation. Replaces its status by an error if an Action was refused.
   HAKO_INLINE void CheckTime(Status* status) const {
     if (refuses_) [[unlikely]]
       *status = Expiry::NoTimesError();
@@ -78,8 +78,8 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   using WriterState = typename Space::WriterState;
 
  public:
-  // Whether Process is compiled separately for each of Remove, CompareExchange and Increment, which
-  // saves a call. For files that are read by system calls that is not worth the code.
+  // Whether Process is compiled separately for Remove, CompareExchange and Increment, which saves a
+  // call. For files that are read by system calls this is not worth the code.
   static constexpr bool kInlinesUpdates = !requires { requires Space::kReadsAhead; };
 
   // See dbm/dbm.h. OutOfRange for a key above D::kKeySizeMax bytes. Derived operations that set no
@@ -108,7 +108,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
 
   template <class V>
   requires(!Visitor<V>) Status Process(StringArg, V&&) { return internal::RefuseVisitor<V>(); }
-  // The same with the visitor by reference, so that it is compiled once. Operations derived from
+  // As above, with the visitor by reference, so that it is compiled once. Operations derived from
   // Process use it.
   Status Process(StringArg key, UpdateRef visitor);
   Status Process(StringArg key, BlindUpdateRef visitor);
@@ -124,7 +124,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   }
   template <class V>
   requires(!MultiVisitor<V>) Status ProcessMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiVisitor<V>(); }
-  // expiry_shown receives, before each call of the visitor, when the record that it shows expires
+  // Before each call of the visitor, *expiry_shown receives the expiry time of the record shown
   // (dbm/expiry.h).
   Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown = nullptr) {
     return ProcessMulti(Batch<Action>{keys, visitor}, expiry_shown);
@@ -159,8 +159,8 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // leaves that they change later are kept in memory until they are shown.
   Status ProcessState(StateRef visitor, const OnDamage& on_damage = {});
 
-  // Set and fetch values in their stored form, for copies of the database. After SetStored, unless
-  // the database is itself a copy that is being made, call expiry()->schedule().RequestPass().
+  // Set and fetch values in their stored form, for copies of the database. After SetStored call
+  // expiry()->schedule().RequestPass(), unless this database is a copy that is being made.
   Status SetStored(std::string_view key, std::string_view stored);
   Status GetStored(std::string_view key, std::string* stored);
 
@@ -173,7 +173,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     return false;
   }
 
-  // Returns the position in the log behind the last update of the calling thread; 0 without a log.
+  // Returns the position in the log after the last update of the calling thread; 0 without a log.
   std::uint64_t LastLsn() {
     const WriterState* const writer = writers_.Mine();
     return writer != nullptr ? writer->lsn : 0;
@@ -198,8 +198,8 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   }
   void PrefetchForRedo(std::span<const std::string_view> keys) const override { engine_.Prefetch(keys); }
   void SweepInBackground(const std::atomic<bool>& stops) final;
-  // Takes no lock, because a forked child also calls it, in which writers of the parent may seem
-  // busy forever.
+  // Takes no lock, because a forked child also calls it. In the child, writers of the parent may
+  // seem busy forever.
   void Seal() override {
     AssertNoWriters();
     writers_.Close();
@@ -218,7 +218,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     }
     return absl::OkStatus();
   }
-  // Of ProcessEachParallel.
+  // Checks the argument of ProcessEachParallel.
   static Status CheckThreads(unsigned num_threads) {
     if (num_threads <= kThreadsMax) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("ProcessEachParallel: ", num_threads, " threads exceed the limit of ", kThreadsMax));
@@ -229,8 +229,8 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     return TooLargeError("a key", key.size(), D::kKeySizeMax);
   }
 
-  // ProcessState of records in their stored form, including expired ones. Calls note() while the
-  // writers are stopped at the moment that is shown.
+  // ProcessState of records in their stored form, including expired ones. Calls note() at the
+  // moment that is shown, while the writers are stopped.
   Status ProcessStoredState(FunctionRef<void()> note, FunctionRef<Status(std::string_view key, std::string_view stored)> visitor,
                             const OnDamage& on_damage = {});
   // RunExclusive while no update is pending.
@@ -244,7 +244,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   [[gnu::noinline]] Status ProcessUnchecked(std::string_view key, VisitorT visitor);
 
   // Call in Open. If `clock` is not 0, values have the stored form, and the clock of the database
-  // begins at `clock`. Returns FailedPrecondition if it is 0 although the options request expiry.
+  // begins at `clock`. Returns FailedPrecondition if `clock` is 0 but the options request expiry.
   // REQUIRES: no other thread uses the database
   template <class Options>
   Status KeepTimes(const Options& options, std::uint64_t clock, std::uint64_t first_expiry = 0) {
@@ -265,9 +265,9 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // Runs shows(visitor) with a visitor that passes on only records that have not expired.
   template <class F>
   Status ShowLive(EachRef visitor, F&& shows);
-  // RemoveExpired that stops once go_on(), which it calls from time to time, returns false. Counts
-  // the records that it sees in *seen. It passes damage, and returns the first DataLoss after it
-  // has removed all other expired records.
+  // RemoveExpired that calls go_on() from time to time and stops when it returns false. Counts the
+  // records that it sees in *seen. Skips damage, and returns the first DataLoss after it has
+  // removed all other expired records.
   StatusOr<std::uint64_t> RemoveExpired(FunctionRef<bool()> go_on, ExpirySurvey* seen = nullptr);
 
   bool HasLimit() const {
@@ -276,7 +276,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     else
       return false;
   }
-  // Call at the end of Open: from now on shows evicted records, without their times, to `visitor`.
+  // Call at the end of Open. From now on `visitor` is shown evicted records, without their times.
   // Needs no memory.
   // REQUIRES: no other thread uses the database
   void ShowEvictions(OwnedFunction<void(std::string_view, std::string_view)> visitor) {
@@ -334,7 +334,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // (base/capacity.h). One condition instead of two.
   bool reads_plainly_ = true;
   bool has_after_update_ = false;
-  // An update in a database whose values have no times: refuses an Action with a time.
+  // An update in a database that keeps no times: refuses an Action with a time.
   template <class Key, class V>
   HAKO_INLINE Status ProcessWithoutTime(WriterState& writer, Key key, V& visitor) {
     if constexpr (std::is_same_v<std::remove_cv_t<V>, Action>) {
@@ -363,7 +363,7 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
 
   D& self() { return static_cast<D&>(*this); }
 
-  // Does not show an expired record, which was already absent.
+  // Shows an evicted record, unless it has expired and so was already absent.
   void ShowEvicted(std::string_view key, std::string_view value) const {
     if (expiry_ == nullptr) return on_eviction_(key, value);
     const std::optional<Expiry::Record> record = Expiry::Split(value);

@@ -1,32 +1,33 @@
 // Records that expire: the time that a database keeps with a record, and its clock.
 //
-// A database opened with the option `expiry` when it was created keeps a time with each record that
-// has one. From that instant on the record is absent: no operation or iterator shows it; only Count
-// includes it until it is removed. Its space is reclaimed later, by a background thread: see
+// A database created with the option `expiry` keeps an expiry time with each record that has one.
+// From that time on the record is absent: no operation or iterator shows it. Only Count includes it
+// until it is removed. Its space is reclaimed later, by a background thread: see
 // dbm/expiry_schedule.h.
 //
 // Times are milliseconds since 1970; 0 means never. The clock is the system's wall clock in the
 // form CLOCK_REALTIME_COARSE, which is a few milliseconds behind and costs some loads. A Get or Set
-// of a record that never expires does not read it.
+// of a record that never expires does not read the clock.
 //
 // The clock may be set back or jump ahead.
 //   1. While the database is open its time never goes back, so a record that has expired stays
 //      absent.
-//   2. Nor does it stand still for long. If the system's clock was ahead and was set back by a
-//      second or more, the time goes on at seven eighths of normal speed, by CLOCK_BOOTTIME, until
-//      the system's clock has caught up. Meanwhile a ttl lasts a seventh longer, and a record
-//      expires earlier than its expire_at, by the difference of the clocks. A clock of the option
-//      `clock` is not corrected.
+//   2. The time does not stand still for long. If the system's clock was ahead and was set back by
+//      a second or more, the time goes on at seven eighths of normal speed, by CLOCK_BOOTTIME,
+//      until the system's clock has caught up. Meanwhile a ttl lasts a seventh longer, and a record
+//      expires earlier than its expire_at, by the difference of the clocks. This does not apply to
+//      a clock given by the option `clock`.
 //   3. The file keeps the time. After Close, and after a crash, a record that an operation has reported
 //      absent as expired stays absent as far as this table says:
-//        Close, hard Synchronize  all that were reported before
+//        Close, hard Synchronize  all records reported before it
 //        process kill             those reported 0.1 s or more before, where the table of guarantees in
-//                                 the README has every acknowledged operation: a background thread notes
-//                                 the time in the log, or in the map. Otherwise those before the state
-//                                 that the crash leaves
-//        power cut                those reported before that state; with a log, before its last sync
-//      If the device is full, the file may not get the time: Close of a database in memory without
-//      changes then leaves the older time in the snapshot.
+//                                 the README has every acknowledged operation: a background thread
+//                                 stores the time in the log, or in the map. Otherwise those before
+//                                 the state that the crash leaves
+//        power cut                those reported before the state that the crash leaves; with a
+//                                 log, before its last sync
+//      If the device is full, the time may not be stored: Close of an unchanged database in memory
+//      then leaves the older time in the snapshot.
 //   4. Copies by CopyTo, Save, Load and Salvage have the time of their database, and a restored
 //      database has the time of its point in the history. So a time that was ahead stays ahead.
 //      Export copies records without the time.
@@ -73,7 +74,7 @@ class Expiry {
   // `clock` is nullptr.
   Expiry(Clock clock, std::uint64_t latest) : clock_(clock != nullptr ? clock : &SystemClock), latest_(std::min(latest, kTimeMax)) {}
 
-  // The clock of a copy that is being made, so that no record expires in the copy which has not
+  // The clock of a copy while it is being made, so that no record expires in the copy that has not
   // expired in the original. Such a database has no background thread that removes records.
   static std::uint64_t FirstTime() { return 1; }
   bool IsOfCopy() const { return clock_ == &FirstTime; }
@@ -97,18 +98,18 @@ class Expiry {
   // Moves the time forward to that of the database from which the records come.
   void NoteTime(std::uint64_t time) const { sync::RaiseTo(latest_, std::min(time, kTimeMax)); }
   // Whether a record with this expiry time has expired. IsPast also registers that an operation
-  // reports it absent.
+  // reports the record absent.
   bool HasPassed(std::uint64_t time) const { return time != kNever && time <= Now(); }
   bool IsPast(std::uint64_t time) const {
     if (!HasPassed(time)) return false;
     sync::RaiseTo(reported_, time);
     return true;
   }
-  // The latest expiry time of a record that was reported absent. A file whose clock is not earlier
-  // revives no such record.
+  // The latest expiry time of a record that was reported absent. A file with this clock, or a later
+  // one, revives none of these records.
   std::uint64_t reported() const { return reported_.load(std::memory_order_relaxed); }
 
-  // Registers that a record is set which expires at `time`. Returns false if `time` has passed.
+  // Registers a Set of a record that expires at `time`. Returns false if `time` has passed.
   bool NoteSet(std::uint64_t time) const {
     if (time == kNever) return true;
     const std::uint64_t now = Now();
@@ -122,7 +123,7 @@ class Expiry {
     std::string_view value;
     std::uint64_t time = kNever;
   };
-  // Divides a stored value. Returns nullopt if it does not have the stored form.
+  // Splits a stored value into value and time. Returns nullopt if it does not have the stored form.
   static std::optional<Record> Split(std::string_view stored) {
     if (stored.empty()) return std::nullopt;
     if (IsPlain(stored.back())) return Record{stored.substr(0, stored.size() - 1), kNever};
@@ -132,7 +133,7 @@ class Expiry {
     if (!IsTimed(tail)) return std::nullopt;
     return Record{stored.substr(0, stored.size() - kTailMax), TimeIn(tail)};
   }
-  // The parts of Split, which look at the last byte or the last 8 bytes.
+  // Steps of Split, for callers that have only the last byte or the last 8 bytes of a stored value.
   static constexpr bool IsPlain(char last) { return last == kPlain; }
   static constexpr bool IsPlain(std::uint64_t tail) { return tail >> 56 == kPlain; }
   static constexpr bool IsTimed(std::uint64_t tail) { return (tail - kLeastTail) <= kTimeMax - 1; }
@@ -174,7 +175,7 @@ class Expiry {
 
   const Clock clock_;
   mutable std::atomic<std::uint64_t> latest_, reported_{0};
-  mutable std::atomic<std::uint64_t> ahead_of_slow_{0};  // the most by which the time was ahead of the clock of BehindNow
+  mutable std::atomic<std::uint64_t> ahead_of_slow_{0};  // the largest lead of the time over the slowed clock of BehindNow
   mutable ExpirySchedule schedule_;
 };
 

@@ -1,21 +1,21 @@
 // Decides when a pass over a database should remove the expired records: once they are an estimated
 // twentieth of all records, and at most an hour after any record has expired.
 //
-// A pass sees every record, and counts the records in classes of the time that they have left, by
-// powers of two. Between passes one in kSampled of the records that are set is counted in the same
-// way. The result is an estimate: it assumes that the records of a class expire evenly, and it
-// includes records that were replaced or removed meanwhile.
+// A pass sees every record, and counts the records by classes of their remaining time, in powers of
+// two. Between passes one in kSampled of the records that are set is counted in the same way. The
+// result is an estimate: it assumes that the records of a class expire evenly, and it includes
+// records that were replaced or removed since.
 //
 // Invariants
 //   1. The samples are drawn at random, so no order of Sets, threads or databases hides records.
 //   2. No record in the database expires before Earliest(), except one whose Set was not yet
 //      complete when the last two passes began.
-//   3. After RequestPass a pass is due, until one that began later has ended.
+//   3. After RequestPass a pass is due until a pass that began after the request has ended.
 //   4. Close stores FirstExpiry, so that the next Open need not read all records: a pass is due
 //      once one of them may have expired.
 //
-// Like the active expiry of Redis, this accepts a share of expired records, bounded by an estimate.
-// Redis estimates the share by random samples of the records themselves.
+// Like the active expiry of Redis, this tolerates a share of expired records that is bounded by an
+// estimate. Redis estimates the share from random samples of the records themselves.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@
 
 namespace hako {
 
-// The numbers of records by the milliseconds that they have left, and the earliest expiry time.
+// Counts records by their remaining time in milliseconds, and keeps the earliest expiry time.
 class ExpirySurvey {
  public:
   static constexpr std::size_t kClasses = 54;  // times have 53 bits
@@ -41,8 +41,8 @@ class ExpirySurvey {
     ++records_[static_cast<std::size_t>(std::bit_width(time - now))];
     earliest_ = std::min(earliest_, time);
   }
-  // Estimates how many of the records have expired `elapsed` later, if they are spread evenly
-  // within each class.
+  // Estimates how many of the records expire within `elapsed`, if they are spread evenly within
+  // each class.
   double Expired(std::uint64_t elapsed) const {
     double sum = 0;
     for (std::size_t i = 1; i < kClasses; ++i) {
@@ -71,8 +71,8 @@ class ExpirySchedule {
       set_[std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(time - now)), ExpirySurvey::kClasses - 1)].fetch_add(
           kSampled, std::memory_order_relaxed);
   }
-  // Call if the database may have records that no pass has seen and for which NoteSet was not
-  // called.
+  // Call if the database may have records that no pass has seen and that NoteSet has not been told
+  // of.
   void RequestPass() { num_requests_.fetch_add(1); }
 
   // Call in Open, with the stored FirstExpiry: the records expire at `first` or later.
@@ -81,7 +81,7 @@ class ExpirySchedule {
     unseen_from_ = first;
     num_served_ = num_requests_.load();
   }
-  // Returns the time before which no record in the database expires; kNone = none expires, 0 =
+  // Returns a time before which no record in the database expires; kNone = none expires, 0 =
   // unknown. REQUIRES: no other thread changes records (unchecked: this object does not know the
   // writers)
   std::uint64_t FirstExpiry() const { return num_served_ == num_requests_.load() ? std::min(Earliest(), unseen_from_) : 0; }
@@ -91,8 +91,8 @@ class ExpirySchedule {
     if (num_served_ != num_requests_.load()) return std::chrono::steady_clock::now() >= retry_at_;
     return now >= unseen_from_ || ExpiredShare(now, count) >= kDueShare || (Earliest() <= now && Since(now) >= kDelayMax);
   }
-  // Returns how long the pass should take: until kShareMax of all records have expired, if they go
-  // on expiring as fast as since the last pass.
+  // Returns how long the pass should take: the time until kShareMax of all records have expired, at
+  // the rate of expiry since the last pass.
   std::chrono::duration<double> BeginPass(std::uint64_t now) {
     const auto steady_now = std::chrono::steady_clock::now();
     const std::chrono::duration<double> since_last = steady_now - steady_began_;
@@ -110,7 +110,7 @@ class ExpirySchedule {
     earliest_ = std::min(survey.earliest(), earliest_before_);
     num_served_ = num_begun_;
   }
-  // Call if the pass has failed: another one is due in a while.
+  // Call if the pass has failed. Makes another pass due after a delay.
   void FailPass() {
     RequestPass();
     retry_at_ = std::chrono::steady_clock::now() + kRetryDelay;
@@ -128,8 +128,7 @@ class ExpirySchedule {
     }
     return sum < 1 ? 0 : std::min(sum / static_cast<double>(std::max<std::uint64_t>(count, 1)), 1.0);
   }
-  // Returns a time before which no record expires that the last pass has seen or that was set
-  // since.
+  // Returns the earliest expiry time of the records that the last pass saw and of those set since.
   std::uint64_t Earliest() const { return std::min(earliest_, earliest_set_.load(std::memory_order_relaxed)); }
 
  private:

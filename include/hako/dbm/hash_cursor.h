@@ -66,8 +66,8 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   }
   // Returns OK at the end; otherwise the error that stopped the scan.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
-  // After DataLoss: continues behind the damaged record; more damage may follow there. Returns
-  // false if there is nothing to skip.
+  // After DataLoss: continues after the damaged record. More damage may follow. Returns false if
+  // there is nothing to skip.
   bool SkipDamage();
   // The database of the cursor.
   D& database() { return *database_; }

@@ -30,11 +30,11 @@ void HashDBM<FileT>::SynchronizeInBackground() {
     ok = this->Synchronize(SyncMode::kHard).ok();
     own_syncs_.fetch_add(ok, std::memory_order_relaxed);
   }
-  if (!ok) changed_ = true;  // a failed sync poisons the heap, so later calls return the error
+  if (!ok) changed_ = true;  // later calls return the error of a failed sync from the heap
   space_->EndReclaim();
 }
 
-// An update that has a bucket locked calls this. If the system has no thread, the file grows and
+// Called by an update that has a bucket locked. If no thread can be started, the file grows, and
 // later calls try again.
 template <File FileT>
 bool HashDBM<FileT>::ReclaimSoon() {
@@ -84,7 +84,8 @@ Status HashDBM<FileT>::RemoveAllRecords(WriterState& mine) {
   const Status status = this->RemoveAll(mine);
   space_->ReleaseFreed(mine);
   if (status.ok()) space_->ForgetMoves();
-  space_->extents().StoreLive(&format::LiveState::clearing, 0);  // even after an error, so that later records are not removed
+  // Even after an error, so that the next Open does not remove records that are set later.
+  space_->extents().StoreLive(&format::LiveState::clearing, 0);
   return status;
 }
 
@@ -94,15 +95,17 @@ Status HashDBM<FileT>::SynchronizeLocked() {
   return mine != nullptr ? SynchronizeSlots(*mine, ForEachWriter()) : writers_.Refusal();
 }
 
-// Once the superblock is durable the log is in use. A synchronization also finds damage, and frees blocks:
-// the former is reported by reads and the next synchronizations, and the latter costs space if memory is lacking.
+// Succeeds once the superblock is durable. Other errors of the synchronization do no harm: damage
+// that it finds is also reported by reads and later synchronizations, and blocks that it could not
+// free for lack of memory cost only space.
 template <File FileT>
 Status HashDBM<FileT>::NameLog(const log::DatabaseId& id, log::Position) {
   const Status status = CatchNoMemory([this] { return this->Checkpoint(); });
   return MayName(id, false) && space_->Health().ok() ? absl::OkStatus() : status;
 }
 
-// Calls at_end(number of records) at the end of the epoch, while writers are excluded.
+// Ends the epoch and makes it durable. Calls at_end(number of records) at the end of the epoch,
+// while writers are excluded.
 template <File FileT>
 template <class Writers, class AtEnd>
 Status HashDBM<FileT>::SynchronizeSlots(WriterState& mine, Writers&& for_each_writer, AtEnd&& at_end) {
@@ -124,8 +127,8 @@ Status HashDBM<FileT>::SynchronizeSlots(WriterState& mine, Writers&& for_each_wr
   return refreshed;
 }
 
-// Synchronizes, then runs `body`. Until `body` ends, no block of that state is reused. See
-// SynchronizeSlots for at_end.
+// Synchronizes, then runs `body`. Until `body` ends, no block of the synchronized state is reused.
+// See SynchronizeSlots for at_end.
 template <File FileT>
 template <class AtEnd, class Body>
 Status HashDBM<FileT>::WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body) {
@@ -205,8 +208,8 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-// Adds a record of another database. Its key must be new. REQUIRES: no other thread uses this
-// database; as a copy that is being made it has no thread that removes expired records
+// Adds a record of another database, whose key must be new. REQUIRES: no other thread uses this
+// database. A copy that is being made also has no thread that removes expired records.
 template <File FileT>
 Status HashDBM<FileT>::AddLong(typename Space::LongRecord& record) {
   this->AssertNoWriters();
@@ -293,7 +296,7 @@ Status HashDBM<FileT>::CloseFile() {
     (void)RefreshSomeStamps(*mine);
   }
   const std::uint64_t count = this->Count();
-  WriterState last;  // this thread may have no writer state
+  WriterState last;  // not that of the thread, which may have none
   const auto with_last = [&](auto&& visit) {
     this->ForEachWriter()(visit);
     visit(last);
@@ -303,7 +306,7 @@ Status HashDBM<FileT>::CloseFile() {
   space_->GatherFree(with_last);
   space_->heap_extents().ReturnAllFree();
   HAKO_RETURN_IF_ERROR(space_->Health());  // if a stamp could not be written, the next Open recovers too
-  if (extents.EndsInFreeExtent()) {        // truncate only after the durable state no longer needs the rest
+  if (extents.EndsInFreeExtent()) {        // truncate only once the durable state no longer needs the end of the file
     HAKO_RETURN_IF_ERROR(space_->CommitEpoch(closed, count));
     extents.WithdrawLiveState();
     extents.LowerTail();

@@ -1,32 +1,34 @@
 // HashDBM: a hash table in a file, on the same bucket engine as TinyDBM.
 //
-// Durability: what a crash leaves depends on HashOptions::durability, and on the file.
+// Durability: the state after a crash depends on HashOptions::durability, and on the type of the
+// file.
 //   kNone     After the death of the process a mapped file has every update. Otherwise the file has
-//             exactly the state of the last synchronization: a hard Synchronize, Close, or one that
-//             the database made by itself (HashOptions::sync_interval, reclaim_bytes).
+//             exactly the state of the last synchronization: by a hard Synchronize, by Close, or by
+//             the database itself (HashOptions::sync_interval, reclaim_bytes).
 //   kProcess  After the death of the process every update survives: a mapped file without
 //             HashOptions::keep_log keeps it at no cost, and any other file logs it. After a power
-//             cut a mapped file without a log has the state of the last synchronization; any other
-//             has the updates up to one of them, at least those before the last synchronization or
-//             WaitDurable.
-//   kPower    Every update that has returned survives, by the log.
+//             cut a mapped file without a log has the state of the last synchronization. Any other
+//             file has all updates up to some point, which is not before the last synchronization
+//             or WaitDurable.
+//   kPower    Every update that has returned survives, because it is in the log.
 // The log is a file beside the database, PATH-log, which Open replays after a crash and Close
 // removes. While it exists the two files belong together: move, copy or remove both, or do so after
 // Close. A database whose log is missing is refused (DataLoss). A database that lacks updates of
 // its log cannot be opened read-only, because Open must write them first (FailedPrecondition). A
-// database opened on a File has a log only if it is given one; without it kProcess is as kNone, and
-// kPower synchronizes each update.
+// database opened on a File has a log only if Open is given one. Without a log kProcess is the same
+// as kNone, and kPower synchronizes each update.
 //
-// Open accepts the updates that a killed process has left in a mapped file if the kernel proves
-// that none was lost. It cannot prove that for a copy of the file, or a file system that was
-// mounted again in the same boot. Then Open returns FailedPrecondition, unless
+// Open accepts the updates that a killed process has left in a mapped file if it can prove that
+// none was lost. It cannot prove this for a copy of the file, or after the file system was mounted
+// again in the same boot. Then Open returns FailedPrecondition, unless
 // HashOptions::unproven_updates says to accept or to drop the updates: see "Durability" in
 // dbm/README.md.
 //
-// A mapped file recovered on a full device, with no space for its index, keeps updates as with kNone
-// on an unmapped one, until it is opened again. Recovery never drops records to repair a file: a file
-// that does not validate is refused with DataLoss. See hash/file/record_heap.h and format/stamp.h.
-// Salvage (dbm/salvage.h) writes the undamaged records of such a file into a new database.
+// If a mapped file is recovered on a full device that has no space for its index, updates until the
+// next Open survive only as with kNone on an unmapped file. Recovery never drops records to repair
+// a file: a file that does not validate is refused with DataLoss. See hash/file/record_heap.h and
+// format/stamp.h. Salvage (dbm/salvage.h) writes the undamaged records of such a file into a new
+// database.
 //
 // Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by
 // default, 256 GiB with align_pow 6). Exceeding one is an error before anything changes. The table
@@ -46,7 +48,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -119,8 +120,8 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(), options);
   }
-  // The same with a log, which is an empty file or the log of this database. Returns DataLoss if it
-  // lacks updates.
+  // As above, with a log, which is an empty file or the log of this database. Returns DataLoss if
+  // the log lacks updates.
   static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, LogFile log, const HashOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
   }
@@ -129,7 +130,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   // Closes the database if the application has not.
   ~HashDBM();
 
-  // Shows all records in an internal order. An unmapped file is scanned in file order by long reads
+  // Shows all records in an internal order. Scans an unmapped file in file order by long reads
   // (hash/file/file_order_scan.h), unless another such scan is running.
   Status ProcessEach(EachRef visitor);
   using Base::ProcessEach;  // which refuses other visitors
@@ -142,27 +143,27 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   bool ShouldBeRebuilt();
   // Compacts the file beside readers and writers: moves records so that whole extents become free
   // and reusable. Close then truncates the file, and on a mapped file rebuilds the index. Takes a
-  // sixteenth of the file, at least 8 MiB, of extra space. A file from which no whole extent can be
-  // gained stays as it is. An error leaves the database as usable as before.
+  // sixteenth of the file, at least 8 MiB, of extra space. A file in which no whole extent can be
+  // emptied is not changed. An error leaves the database as usable as before.
   Status Rebuild();
-  // Synchronizes and copies that state into an empty file, beside readers and writers. A read-only
-  // database copies the records that it shows. Blocks freed meanwhile are not reused before the
-  // copy is complete. InvalidArgument if `empty_file` is not empty, DataLoss if records are
-  // damaged.
+  // Synchronizes, and copies the synchronized state into an empty file, beside readers and writers.
+  // A read-only database copies the records that it shows. Blocks freed meanwhile are not reused
+  // before the copy is complete. InvalidArgument if `empty_file` is not empty, DataLoss if records
+  // are damaged.
   Status CopyTo(FileT empty_file);
   // CopyTo into a new file, which replaces the one at `path` and appears whole and durable or not at all.
   Status CopyTo(const std::string& path) requires PathFile<FileT> { return this->template CopyToPath<FileT>(*this, path); }
 
   // Synchronizes and checks the structure of the whole file beside readers and writers. Writers are
-  // stopped only while the index is scanned (about 2 ms per million records). A database that takes
-  // no updates is checked without a synchronization. DataLoss names the damage.
+  // stopped only while the index is scanned (about 2 ms per million records). A database that
+  // refuses updates is checked without a synchronization. DataLoss names the damage.
   Status Verify();
   // Checks the next part of the file on its device (file/file.h, DeviceFile): each record that the
   // index names, the headers of its extents, the superblocks. Call it from time to time, so that
   // damage is found while there is an undamaged copy elsewhere. Damage is listed, and ends neither the
-  // call nor the pass. Beside readers and writers: no lock is held while the device reads, except
-  // that of one bucket to make sure that a record is damaged. Takes up to 13 MiB. Only one call
-  // runs at a time; others wait.
+  // call nor the pass. Runs beside readers and writers, and holds no lock while the device reads,
+  // except that of one bucket to make sure that a record is damaged. Takes up to 13 MiB. Only one
+  // call runs at a time; others wait.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   // Moves the clock of a copy forward to that of the original (dbm/expiry.h).
   void NoteClock(std::uint64_t latest) override { space_->extents().NoteClock(latest); }
@@ -219,7 +220,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   bool MayName(const log::DatabaseId& id, bool has_ended) const override {
     return LogInFile().id == id && LogInFile().HasEnded() == has_ended;
   }
-  // Until the end of the replay a kill counts as a power cut.
+  // Until the end of the replay a kill is recovered like a power cut.
   void BeginRedoOfAll() override { space_->extents().WithdrawLiveState(); }
   Status MayReplay() override;
   Status CloseFile() override;
@@ -265,7 +266,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
   sync::Mutex reorganizing_mutex_ ABSL_ACQUIRED_BEFORE(maintenance_mutex_);  // held by CopyTo, Rebuild and Verify
   std::atomic<std::uint64_t> synced_at_{0};
   std::atomic<std::uint64_t> own_syncs_{0};
-  std::atomic<bool> changed_{false};  // whether something changed since the background thread last checked; only if HasAfterUpdate()
+  std::atomic<bool> changed_{false};  // whether an update came since the background thread last checked; set only if HasAfterUpdate()
   bool rebuilt_ = false;              // whether Close must rebuild the index in its smallest size
 };
 
@@ -276,9 +277,9 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
 #include "hako/dbm/hash_recovery-inl.h"
 #include "hako/dbm/hash_verify-inl.h"
 
-// The templates that make up HashDBM<FileT>: declared, where KEYWORD is extern, or compiled, where it
-// is empty; within namespace hako. A program with its own file type can declare them in a header and
-// compile them in one source. RECORDS is hash::MappedRecords if it is a MappedFile, else
+// The templates that make up HashDBM<FileT>. Declares them if KEYWORD is extern, compiles them if
+// it is empty. Use it in namespace hako. A program with its own file type can declare them in a
+// header and compile them in one source. RECORDS is hash::MappedRecords if it is a MappedFile, else
 // hash::PositionalRecords.
 #define HAKO_HASH_DBM_TEMPLATES(KEYWORD, FileT, RECORDS)                                                                        \
   KEYWORD template class HashDBM<FileT>;                                                                                        \

@@ -1,4 +1,5 @@
-// The operations that HashDBM and TinyDBM share: a space for records, and an index of it.
+// The operations that HashDBM and TinyDBM share, over a space for records and the index of the
+// records.
 //
 // A hash DBM class D inherits HashOperations<D, Space> publicly, and its home beside it
 // (dbm/database_home.h).
@@ -6,10 +7,8 @@
 // Threads: see dbm/dbm.h.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -71,13 +70,13 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
 
   // Returns a cursor: see dbm/hash_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), index(), *space_, this->expiry()); }
-  // The same for copies of the database: shows expired records, too, and values in their stored
-  // form.
+  // As MakeIterator, for copies of the database: also shows expired records, and values in their
+  // stored form.
   Iterator MakeStoredIterator() { return Iterator(static_cast<D&>(*this), index(), *space_, nullptr); }
 
-  // The applied index of the last batch that had one (dbm/write_batch.h); 0 if none had. Any one
-  // of several concurrent calls counts as the last. The file keeps the index: after a crash it is
-  // that of the last call whose changes survive. CopyTo copies it.
+  // The applied index of the last batch that had one (dbm/write_batch.h); 0 if none had. If several
+  // threads write batches, any one of the concurrent batches counts as the last. The file stores
+  // the index: after a crash it is that of the last batch whose changes survive. CopyTo copies it.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : space_->AppliedIndex(); }
 
   // Returns the number of records, which is exact while no update runs.
@@ -101,7 +100,8 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   HAKO_INLINE Status FetchStored(std::string_view key, S& sink) {
     return FetchIn<true>(key, sink);
   }
-  // With kNotes it registers the use of the record, if the database has a limit.
+  // Fetch from the index. With kNotes it registers the use of the record, if the database has a
+  // limit.
   template <bool kNotes, class S>
   HAKO_INLINE Status FetchIn(std::string_view key, S& sink) {
     const std::uint64_t hash = space_->KeyHash(key);
@@ -168,8 +168,8 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   }
 
  private:
-  // Whether visitors are passed by reference only: those of updates in a database that calls
-  // AfterUpdate, as one with a log does, and those of reads in a database with a limit
+  // Whether V is a visitor by reference. Only such visitors come from updates in a database that
+  // calls AfterUpdate, such as one with a log, and from reads in a database with a limit
   // (EngineOperations::Process).
   template <class V>
   static constexpr bool IsReference = std::is_same_v<V, UpdateRef> || std::is_same_v<V, BlindUpdateRef> || std::is_same_v<V, ReadRef>;

@@ -33,7 +33,8 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
       bytes += extent.bytes;
       return absl::OkStatus();
     }));
-    // A single extent would only be moved into another one, and small ones into one that is not smaller than all of them.
+    // A single extent would only be moved into another one, and several small extents into one that
+    // is as large as all of them.
     const bool is_single = batches.size() == 1 && batches.front().size() == 1;
     if (is_single || hash::ExtentList::AlignFor(format::kExtentAlignment, live_in_all) >= bytes) batches.clear();
     for (auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
@@ -45,7 +46,7 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-// Runs body(mover, batch), which moves records as the writer `mover`, up to `batch` bytes at a
+// Runs body(mover, batch). The body moves records as the writer `mover`, up to `batch` bytes at a
 // time.
 template <File FileT>
 template <class Body>
@@ -126,8 +127,8 @@ Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vect
     status = CatchNoMemory([&] { return MoveLong(mine, mover, long_records[i]); });
   }
   sync::MutexLock lock(maintenance_mutex_);  // held until every block that waited in a victim is released
-  // Synchronize even after an error, because only that releases the blocks that moved records have
-  // left.
+  // Synchronize even after an error, because only a synchronization releases the old blocks of
+  // moved records.
   status.Update(CatchNoMemory([&] { return SynchronizeSlots(mine, with_mover); }));
   RunExclusive([&] {
     space_->EndEvacuation(mine, victims, status.ok());
@@ -169,7 +170,7 @@ Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint
   return error;
 }
 
-// Call after a Rebuild. If it takes less space, builds an index of the size that the records need
+// Call after a Rebuild. If an index of the size that the records need takes less space, builds it
 // in the lowest free extents, and moves records to where the old index was.
 // REQUIRES: no other thread uses the database
 template <File FileT>
@@ -183,7 +184,7 @@ Status HashDBM<FileT>::RebuildIndex(WriterState& mine) {
     if (record.stamp.IsLive()) ++live;
     return absl::OkStatus();
   }));
-  if (live != count) return absl::OkStatus();  // there is damage: a new index would lack records that the present one names
+  if (live != count) return absl::OkStatus();  // there is damage: a new index would lack records that the old one names
   extents.WithdrawLiveState();
   for (const hash::Extent& extent : space_->TakeIndexExtents()) extents.Free(extent);
   index().Reset();

@@ -55,7 +55,7 @@ Status HashDBM<FileT>::CheckOptions(const HashOptions& options) {
   return CheckSharedOptions(options);
 }
 
-// Checks a file whose unproven updates will be accepted as Verify does, before anything is changed.
+// Checks a file like Verify before its unproven updates are accepted and anything is changed.
 template <File FileT>
 Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions& options, FileOptions file_options) {
   if constexpr (PathFile<FileT>) {
@@ -79,7 +79,8 @@ Status HashDBM<FileT>::MayReplay() {
       "the newest updates are in the log of a killed process only; open the database for writing, and close it");
 }
 
-// Replaced records take space until a synchronization.
+// Calls redo(). If there is no space, synchronizes and calls it again, because replaced records
+// take space until a synchronization.
 template <File FileT>
 template <class F>
 Status HashDBM<FileT>::RedoWithSpace(F&& redo) {
@@ -126,8 +127,8 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       HAKO_RETURN_IF_ERROR(index().Create(options.num_records));
       break;
     case hash::FoundState::kKilled:
-      // First make the epoch durable that the superblock names, because stamps depend on it. The
-      // process may have died before that. Its updates stay in the page cache.
+      // First make the epoch that the superblock names durable, because stamps depend on it, and
+      // the process may have died before it was. The updates of the process stay in the page cache.
       if (writable_) {
         HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
         space_->PublishEpoch();
@@ -195,7 +196,7 @@ Status HashDBM<FileT>::CompleteIntents(WriterState& mine) {
   });
 }
 
-// Finds the index that a clean close left: in place in a mapped file, otherwise as an image behind
+// Finds the index that a clean close left: in place in a mapped file, otherwise as an image after
 // the note. Returns false if there is no valid index.
 template <File FileT>
 StatusOr<bool> HashDBM<FileT>::FindIndex() {
@@ -254,8 +255,8 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
   }
   HAKO_RETURN_IF_ERROR(created);
   std::vector<hash::Extent> others;
-  // The places at which a record of a lost epoch may be torn. If the same record is written there
-  // again with a later stamp and is torn in the opposite way, the two halves form a whole record
+  // The places of records of a lost epoch that may be torn. If the same record were written there
+  // again with a later stamp and torn in the opposite way, the two halves would form a whole record
   // with the present stamp.
   std::vector<std::uint32_t> torn;
   // The places inside extents at which the header of an earlier extent may still lie: the zeros

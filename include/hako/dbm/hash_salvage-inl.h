@@ -1,4 +1,4 @@
-// Definitions of dbm/salvage.h: of a HashDBM.
+// Definitions of dbm/salvage.h for HashDBM.
 #pragma once
 
 #include <algorithm>

@@ -60,12 +60,12 @@ Status HashDBM<FileT>::VerifyDiffer(WriterState& mine, std::uint32_t a, std::uin
     return std::string(record.key);
   };
   const StatusOr<std::string> first = key_of(a), second = key_of(b);
-  if (!first.ok() || !second.ok() || *first != *second) return absl::OkStatus();  // a damaged record is missing in the count anyway
+  if (!first.ok() || !second.ok() || *first != *second) return absl::OkStatus();  // the count of records reveals a damaged record anyway
   if (!space_->IsNamed(a) || !space_->IsNamed(b)) return absl::OkStatus();
   return DataLossError("duplicate key in a bucket: its second record", space_->OffsetOf(b));
 }
 
-// Finds the damage, if the heap has fewer or more live records than the index.
+// Finds the damage if the heap and the index do not have the same number of live records.
 template <File FileT>
 Status HashDBM<FileT>::FindDamage(std::uint64_t live, std::uint64_t count) const {
   const auto pass = [](std::string_view, std::string_view) {};

@@ -79,7 +79,7 @@ class LiveCall {
   }
   // Whether Show, Store and NoteSet have found no error.
   bool ok() const { return status_.ok(); }
-  // Returns their error, or else that of the operation.
+  // Returns the error of Show, Store or NoteSet, or else the status of the operation.
   Status Result(Status status) const { return status_.ok() ? status : status_; }
 
  private:
@@ -91,8 +91,8 @@ class LiveCall {
   Status status_;
 };
 
-// Receives a stored value for the caller's sink S. If the engine shows the value in its place, cuts
-// off the tail before copying. Otherwise copies the whole stored value, to the caller's string or a
+// Receives a stored value for the caller's sink S. If the engine shows the value in place, cuts off
+// the tail before copying. Otherwise copies the whole stored value, to the caller's string or a
 // buffer of the thread.
 template <class S>
 struct LiveSink {
@@ -193,8 +193,8 @@ Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Act
   return call.Result(CheckAround<bool>(key, stored));
 }
 
-// A value that is set for one key may be shown for an equal key later, so each is kept until the
-// end. If equal keys may differ in their bytes, the engine gets each key twice: to replace an
+// A value set for one occurrence of a key may be shown to a later one, so all values are kept until
+// the end. If equal keys may differ in their bytes, the engine gets each key twice: to replace an
 // expired record, the first occurrence removes it and the second stores the new one.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer, const Batch<Action>& batch, std::uint64_t* expiry_shown) {
@@ -366,7 +366,7 @@ StatusOr<std::uint64_t> EngineOperations<D, Space, Engine>::RemoveExpired(Functi
 }
 HAKO_OR_NO_MEMORY
 
-// No removal waits for the device, because a crash that undoes one loses nothing.
+// A removal does not wait for the device, because a crash that undoes it loses nothing.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::RemoveIfExpired(std::span<const std::string> keys, FunctionRef<void(const Status&)> on_damage,
                                                            std::uint64_t* removed) {
@@ -390,7 +390,7 @@ Status EngineOperations<D, Space, Engine>::RemoveIfExpired(std::span<const std::
 }
 
 // A pass takes a quarter of the thread's time, or more if it would otherwise take longer than
-// ExpirySchedule::BeginPass returns. During a pass the time is also kept ten times a second.
+// ExpirySchedule::BeginPass returns. During a pass, calls KeepTime ten times a second.
 template <class D, class Space, class Engine>
 void EngineOperations<D, Space, Engine>::SweepInBackground(const std::atomic<bool>& stops) {
   HAKO_DCHECK(expiry() != nullptr);

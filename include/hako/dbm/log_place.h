@@ -45,7 +45,7 @@ class UpdateSource {
   ~UpdateSource() = default;
 };
 
-// What the path of a log has behind that of its database.
+// The suffix of a log: its path is the path of the database followed by this.
 inline constexpr std::string_view kLogEnding = "-log";
 
 // Where the log of a database is: a file, a path, nowhere, or an UpdateSource in its place.
@@ -55,8 +55,8 @@ class LogPlace {
   // The database has no log.
   LogPlace() = default;
   explicit LogPlace(LogFile file) : file_(std::move(file)) {}
-  // Beside the database at this path, which exists, opened as `options` say. `taken_back`: what becomes of
-  // the database if the opening fails.
+  // The log is beside the existing database at this path, and is opened with `options`.
+  // `taken_back`: what becomes of the database if the opening fails.
   LogPlace(const std::string& database, const FileOptions& options, TakeBack taken_back = TakeBack::kNothing)
       : path_(LogPathOf(database)), taken_back_(taken_back) {
     options_.lock_timeout = options.lock_timeout;
@@ -69,7 +69,8 @@ class LogPlace {
 
   // The updates in place of a log; nullptr = none.
   UpdateSource* source() const { return source_; }
-  // Of a new database: then its log is new, too, and is taken back with it (UndoableFile).
+  // Not kNothing for a new database: its log is then new, too, and is taken back with it
+  // (UndoableFile).
   TakeBack taken_back() const { return taken_back_; }
   // Whether there is a file or a path.
   bool is_known() const { return file_.has_value() || !path_.empty(); }
@@ -91,8 +92,8 @@ class LogPlace {
     HAKO_RETURN_IF_ERROR(file->Sync());
     return file->Close();
   }
-  // Whether there is a log of another database than this, with a record in its first segment, as one
-  // has that was in use.
+  // Whether the file in the place is the log of another database and has been in use: its first
+  // segment has a record.
   StatusOr<bool> HasUpdatesOfOther(const std::array<std::byte, 16>& database) const {
     if constexpr (PathFile<LogFile>) {
       FileOptions options = options_;
@@ -111,9 +112,9 @@ class LogPlace {
     }
     return false;
   }
-  // What lies in the place of the log.
+  // What Look finds in the place of the log.
   struct Found {
-    bool has_history = false;  // a log that is_mine, whose newest segment is of a database with an archive
+    bool has_history = false;  // a log of this database, whose newest segment belongs to a history with an archive
     bool is_other = false;     // another log, with updates
   };
   // is_mine(id): whether the database has, or had, the log of this id.
@@ -131,8 +132,9 @@ class LogPlace {
     }
     return Found{};
   }
-  // FailedPrecondition if the log there `is_other`: it may have the newest updates of a database that was
-  // moved or lost. A database that is opened with kTruncate removes that log.
+  // Returns FailedPrecondition if the log there belongs to another database: it may have the newest
+  // updates of a database that was moved or lost. If the database is opened with kTruncate, removes
+  // that log instead.
   Status RefuseOther(const Found& found) const {
     if (!found.is_other) return absl::OkStatus();
     if (drops_others_ && !path_.empty()) return RemoveFile(path_);
@@ -144,8 +146,8 @@ class LogPlace {
   // The path of the database; "" if it is not known.
   std::string database() const { return path_.substr(0, path_.size() - std::min(path_.size(), kLogEnding.size())); }
 
-  // Creates an empty log; drops an existing one, as no database needs it. InvalidArgument if it is
-  // another file. A file that was created is taken back unless kept (RecordLog::Keep).
+  // Creates an empty log. Drops an existing one, which no database needs; InvalidArgument if the
+  // file there is not a log. A file that was created is taken back unless kept (RecordLog::Keep).
   StatusOr<LogFile> Create() {
     StatusOr<LogFile> file = TakeFile(OpenMode::kCreate);
     if (!file.ok()) {
@@ -162,11 +164,11 @@ class LogPlace {
     if (!path_.empty()) HAKO_RETURN_IF_ERROR(TakePermissionsOfDatabase(path_));
     return file;
   }
-  // Removes the log, which the database does not need any more, unless another file has taken its
-  // place. REQUIRES: it is closed (unchecked: another object has it)
+  // Removes the log, which the database no longer needs, unless another file has taken its place.
+  // REQUIRES: it is closed (unchecked: another object has it)
   Status Remove() { return path_.empty() || number_ == FileNumber{} || NumberOf(path_) != number_ ? absl::OkStatus() : RemoveFile(path_); }
-  // Removes a log that no database needs, as RefuseOther has found, and that an opening which failed or was
-  // killed has left. A file that is no log, or cannot be opened or removed, stays.
+  // Removes a log that a failed or killed opening has left, and that no database needs
+  // (RefuseOther). A file that is not a log, or cannot be opened or removed, stays.
   void RemoveUnneeded() {
     if (path_.empty()) return;
     StatusOr<LogFile> file = TakeFile(OpenMode::kReadWrite);
@@ -194,7 +196,8 @@ class LogPlace {
     }
     return found;
   }
-  // Whether it begins as a log does, or has only zeros there, as one that was not completed.
+  // Returns OK if the file begins like a log, or with zeros only, like a log that was not
+  // completed.
   Status CheckIsLog(const LogFile& file) const {
     std::array<char, sizeof(format::kLogMagic)> begin{};
     const std::size_t size = std::min<std::uint64_t>(file.Size(), begin.size());

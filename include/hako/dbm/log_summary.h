@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,9 +35,9 @@ struct LogSummary {
   log::DatabaseId id{};           // of the log; zeros = the database has none
   log::Position checkpoint;       // from which on the database lacks the updates
   std::vector<Part> segments;     // in the order of their sequences
-  std::uint64_t end = 0;          // the LSN behind the last whole update
+  std::uint64_t end = 0;          // the LSN after the last whole update
   std::uint64_t durable = 0;      // everything below this LSN was certainly durable
-  std::uint64_t num_updates = 0;  // number of updates from there on
+  std::uint64_t num_updates = 0;  // number of updates after the checkpoint
   std::uint64_t num_runs = 0;     // number of runs: updates that were made together
   // Whether a part of an update follows the end. It was never durable: the process or the machine
   // died while it was written.
@@ -53,11 +52,11 @@ struct LogSummary {
 // damaged. Returns InvalidArgument if the file is not a database.
 StatusOr<std::array<char, 16>> FindMagic(const PositionalParallelFile& file);
 
-// Returns the log that the file of a database names. One of the two superblocks may be damaged. The
-// errors are those of SummarizeLog.
+// Returns the log that the file of a database names. One of the two superblocks may be damaged.
+// Errors: see SummarizeLog.
 StatusOr<log::NamedLog> FindNamedLog(PositionalParallelFile& file);
 
-// Calls visit(LSN behind the run, its updates) for each run that the database lacks, in order.
+// Calls visit(LSN after the run, its updates) for each run that the database lacks, in order.
 // Returns InvalidArgument if the file is not a database, Unavailable if a process has it open for
 // writing, DataLoss if its superblocks are damaged. The summary reports damage to the log.
 using LogVisitorRef = FunctionRef<void(std::uint64_t lsn, std::span<const format::LogEntry> updates)>;

@@ -1,34 +1,36 @@
 // The home (dbm/database_home.h) of the databases in memory, TinyDBM, BabyDBM and MemoryArrayDBM, and their
 // snapshots (storage/snapshot.h).
 //
-// Such a class D inherits MemoryHome<D, FileT, Options> publicly (CRTP, as Save and Load go over the
-// records of D). A snapshot does not depend on the kind of database: each class loads a snapshot of the
-// others.
+// Such a class D inherits MemoryHome<D, FileT, Options> publicly (CRTP, because Save and Load scan
+// and set the records of D). A snapshot does not depend on the kind of database: each class loads a
+// snapshot of the others.
 //
 // Opened with a path, the database begins with the snapshot there, and Synchronize and Close write
-// the next one. With a log a snapshot is a checkpoint: it names the position in the log from which on
-// Open makes the updates again.
+// the next one. With a log a snapshot is a checkpoint: it names the position in the log from which
+// Open replays the updates.
 //
 // Crash order of a snapshot beside writers. P is a position in the log, E a later one.
-//   1. With the writers stopped for a moment, P and the applied index are noted. The records have all
-//      updates before P, and the log all later ones.
-//   2. The scan runs beside writers. It shows each record that stays as it is, and any of those that
-//      updates between P and its end, E, set or remove. Replaying the log from P to E, in order, makes
-//      all of these as they are at E, as each entry has the whole value, or removes the record.
-//   3. The log is durable up to E before the new snapshot replaces the old one. So no crash leaves it
-//      without the updates that make it whole.
+//   1. P and the applied index are read while the writers are stopped for a moment. The records
+//      have all updates before P, and the log has all later ones.
+//   2. The scan runs beside writers. It shows every record that is not changed between P and E, the
+//      end of the scan; a record that is changed in that time may be shown in any of its states or
+//      not at all. Replaying the log from P to E, in order, brings all changed records to their
+//      state at E, because each entry holds a whole value or removes a record.
+//   3. The log is durable up to E before the new snapshot replaces the old one. So no crash leaves
+//      a snapshot without the updates that complete it.
 //   4. The new snapshot is durable, then renamed over the old one, then its directory is synced. Until
 //      then the old snapshot counts, and the log still has all updates since.
 //   5. Only then are the segments of the log before P used again.
-// Open makes the snapshot that it finds durable before it logs an update or takes the place of a log: a
-// process that was killed may have left its end, or its name, in the page cache only.
-// Without a log, or if it has failed, the snapshot is the state of one moment, and so is what Save writes
-// (EngineOperations::ProcessState).
+// Open makes the snapshot that it finds durable before it logs an update or replaces a log: a
+// killed process may have left the end of the snapshot, or its name, only in the page cache.
+// Without a log, or if the log has failed, the snapshot is the state of one moment. The files of
+// Save always are (EngineOperations::ProcessState).
 //
-// A failed snapshot leaves the old one, and the log. The database goes on; the next one may succeed.
+// If a snapshot fails, the old one and the log stay, and the database continues. The next snapshot
+// may succeed.
 //
-// Threads: Save and Load from any thread. Load consists of many updates, and other threads may see each of
-// them.
+// Threads: any thread may call Save and Load. Load consists of many updates, and other threads may
+// see each of them.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +61,7 @@ namespace hako {
 
 // The operations: see the head of this header.
 //
-// Of DatabaseHome (dbm/database_home.h), the operations that are named here.
+// Inherits DatabaseHome (dbm/database_home.h), of which only the operations named here are public.
 template <class D, File FileT, class Options>
 class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   using Home = DatabaseHome<log::LogFileOf<FileT>>;
@@ -68,9 +70,10 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   // The type of the file of the log.
   using typename Home::LogFile;
 
-  // Empties `file`, of any type, writes all records to it, as they are at one moment, and syncs it. Writers
-  // are stopped for that moment only: see EngineOperations::ProcessState. With a log archive a restore can go
-  // on from there (dbm/restore.h). An error leaves the content of the file unspecified.
+  // Empties `file`, of any type, writes all records as of one moment to it, and syncs it. Writers
+  // are stopped only for that moment: see EngineOperations::ProcessState. With a log archive a
+  // restore can start from the file (dbm/restore.h). An error leaves the content of the file
+  // unspecified.
   template <File F>
   Status Save(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
@@ -80,8 +83,8 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   }
   HAKO_OR_NO_MEMORY
   // Creates or replaces the file at `path` atomically and durably (file/replace_file.h). An error
-  // leaves it unchanged. Unavailable for the file of an open database, this one included; FailedPrecondition if
-  // beside it is a log with updates, of a database that was not closed.
+  // leaves it unchanged. Unavailable for the file of an open database, including this one;
+  // FailedPrecondition if beside the file is a log with updates of a database that was not closed.
   Status Save(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return ReplaceFile<FileT>(path, [this, &path](FileT& file) -> Status {
@@ -91,10 +94,12 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   }
   HAKO_OR_NO_MEMORY
 
-  // Replaces all records, and the applied index, by those of a snapshot. The time of records that expire
-  // becomes at least that of the snapshot (dbm/expiry.h). DataLoss if the snapshot does not validate; nothing is changed then, nor if it
-  // has a key longer than D::kKeySizeMax (OutOfRange), or if the log beside it has later updates (FailedPrecondition). A later failure,
-  // such as a lack of memory, leaves the database empty. For a crash, too, it consists of many updates.
+  // Replaces all records, and the applied index, by those of a snapshot. The clock of records that
+  // expire is set to at least that of the snapshot (dbm/expiry.h). Changes nothing and returns
+  // DataLoss if the snapshot does not validate, OutOfRange if it has a key longer than
+  // D::kKeySizeMax, or FailedPrecondition if the log beside it has later updates. A later failure,
+  // such as a lack of memory, leaves the database empty. Load is not atomic: a crash may leave a
+  // part of its updates.
   template <File F>
   Status Load(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
@@ -111,19 +116,20 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   }
   HAKO_OR_NO_MEMORY
 
-  // Makes acknowledged updates durable. Hard: by a snapshot, if anything has changed since the last
-  // one. Soft: free with a log, else the same. Without a path there is nothing to do.
+  // Makes acknowledged updates durable. Hard: writes a snapshot if anything has changed since the
+  // last one. Soft: does nothing with a log, else the same as hard. Does nothing without a path.
   using Home::Synchronize;
   // See DatabaseHome. Far cheaper than Synchronize.
   using Home::WaitDurable;
-  // See DatabaseHome. Without a path: OK, and true.
+  // See DatabaseHome. Without a path they return OK and true.
   using Home::GetHealth, Home::IsWritable;
   // Writes a last snapshot if anything has changed, and removes the log. Returns the first error.
   // REQUIRES: no other thread uses the database (checked in Seal)
   using Home::Close;
 
  protected:
-  // Without a path, and with the file there. `updates` is the log of space_.
+  // The first constructor is for a database without a path, the second for one whose file is at
+  // `place`. `updates` is the log of space_.
   MemoryHome(DatabaseRecords& records, typename Home::UpdateLog& updates) : Home(records, updates, refusal_, true, Durability::kNone) {}
   MemoryHome(DatabaseRecords& records, typename Home::UpdateLog& updates, SnapshotPlace<FileT> place, LogPlace<LogFile> log,
              const Options& options)
@@ -150,7 +156,7 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
     if (opened.ok()) return dbm;
     return Home::WithPath(path, opened);
   }
-  // The end of D::Open without a path.
+  // Call at the end of D::Open without a path.
   Status Begin(const Options& options) {
     if (LogOptions(options).Archives())
       return absl::InvalidArgumentError("the option log_archive requires a path: without one there is no log");
@@ -168,7 +174,8 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
     stats->epoch = num_snapshots_.load(std::memory_order_relaxed);
     stats->synced_at = synced_at_.load(std::memory_order_relaxed);
   }
-  // In the destructor of D: a forked child leaves the file to its parent. Returns whether it has one.
+  // Call in the destructor of D in a forked child: leaves the file to the parent. Returns whether
+  // there is a file.
   bool AbandonFile() {
     place_.Abandon();
     return place_.is_known();
@@ -189,7 +196,8 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   void SynchronizeInBackground() final;
   void NoteClock(std::uint64_t) final {}
   log::NamedLog LogInFile() const final { return {place_.end().log.id, place_.log().from, secret_, secret_}; }
-  // Records may have been evicted since the snapshot. The log has none of that, so the snapshot that names it must.
+  // Records may have been evicted since the last snapshot, before updates were logged. So the
+  // snapshot that names the log must be written without them.
   Status NameLog(const log::DatabaseId&, log::Position) final {
     sync::MutexLock lock(this->maintenance_mutex_);
     if (self().NumEvictions() != saved_evictions_) changed_ = true;
@@ -209,13 +217,14 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   Status CloseDevice() final { return place_.Close(); }
   void SetTakeBack(TakeBack what) final { place_.SetTakeBack(what); }
 
-  // Whether a copy can name its position in a history: with an archive, or opened read-only.
+  // Whether a copy can name its position in a history: the database has an archive, or was opened
+  // read-only.
   bool NamesHistory() const {
     const auto& updates = self().space_->log();
     return updates.archive() != nullptr || updates.position().HasEnded();
   }
-  // Writes the state of one moment, after note() with the writers stopped. Begins again if all records are
-  // removed meanwhile.
+  // Writes the state of one moment, at which it calls note() with the writers stopped. Starts over
+  // if all records are removed meanwhile.
   template <File F, class Note>
   StatusOr<std::uint64_t> SaveState(F& file, format::SnapshotEnd* end, Note&& note) {
     const auto note_all = [&] {
@@ -229,7 +238,8 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
       if (!absl::IsAborted(saved.status())) return saved;
     }
   }
-  // The same; it names its position in the history, which no snapshot changes meanwhile.
+  // As SaveState; the file also names its position in the history. Holds the mutex so that no
+  // snapshot changes the history meanwhile.
   template <File F>
   Status SaveNaming(F& file, format::SnapshotEnd* end) {
     sync::MutexLock lock(this->maintenance_mutex_);

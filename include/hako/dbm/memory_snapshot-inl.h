@@ -6,7 +6,7 @@
 
 namespace hako {
 
-// Loads the snapshot, makes the updates of the log again, and begins a log. Nothing is logged before.
+// Loads the snapshot, replays the log, and begins a log. Nothing is logged before that.
 template <class D, File FileT, class Options>
 Status MemoryHome<D, FileT, Options>::BeginAt(const Options& options) {
   HAKO_RETURN_IF_ERROR(self().CheckIdle());
@@ -37,8 +37,9 @@ Status MemoryHome<D, FileT, Options>::BeginAt(const Options& options) {
   return absl::OkStatus();
 }
 
-// Records that were evicted before updates were logged stay away after the next opening, too. Nothing to do
-// if the snapshot that names a new log has been written without them.
+// Makes the evictions durable that came before updates were logged, so that the records stay absent
+// after the next opening. Does nothing if the snapshot that names the new log was written after
+// them.
 template <class D, File FileT, class Options>
 Status MemoryHome<D, FileT, Options>::SaveEvictions() {
   if (!this->writable_) return absl::OkStatus();
@@ -48,9 +49,9 @@ Status MemoryHome<D, FileT, Options>::SaveEvictions() {
   return SynchronizeLocked();
 }
 
-// If nothing has changed, the snapshot may still have to name another log, or get another clock. If
-// there is no space for the clock alone, the snapshot keeps its old clock; all records are durable
-// anyway.
+// Even if no record has changed, the snapshot may have to name another log, or store a later clock.
+// If there is no space for only the clock, the snapshot keeps its old clock; all records are
+// durable anyway.
 template <class D, File FileT, class Options>
 Status MemoryHome<D, FileT, Options>::SynchronizeLocked() {
   if (!place_.is_known()) return absl::OkStatus();
@@ -116,8 +117,8 @@ Status MemoryHome<D, FileT, Options>::WriteSnapshot(bool names_log) {
   return absl::OkStatus();
 }
 
-// After a failure the log requests a snapshot again later. It is not tried again at once, because
-// it takes long.
+// After a failure the log requests a snapshot again later. An immediate retry would not pay,
+// because a snapshot takes long.
 template <class D, File FileT, class Options>
 void MemoryHome<D, FileT, Options>::SynchronizeInBackground() {
   if (!self().space_->sync_progress().TakeAsked() || std::chrono::steady_clock::now() < retry_at_) return;

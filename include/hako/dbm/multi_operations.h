@@ -4,8 +4,8 @@
 // A DBM class inherits MultiOperations<D> through Operations<D>.
 //
 // GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic by
-// itself. They are faster than a loop because their memory accesses overlap, where the DBM supports
-// it (its own FetchMulti and Prefetch). In a database whose records expire, GetMulti is a loop.
+// itself. They are faster than a loop if the DBM overlaps their memory accesses, by its own
+// FetchMulti and Prefetch. In a database whose records expire, GetMulti is a loop.
 // CompareExchangeMulti, Rekey and Write are one atomic step, to other threads and across a crash:
 // see ProcessMulti in dbm.h.
 //
@@ -56,7 +56,7 @@ template <class D>
 class MultiOperations {
  public:
   // Fetches each key: calls sink(index, size), then arrived(index, found). A DBM that can overlap
-  // the look-ups provides its own.
+  // the look-ups provides its own FetchMulti.
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -96,14 +96,14 @@ class MultiOperations {
   Status GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values);
 
   // Sets each record. With overwrite = false, keeps existing records and returns AlreadyExists if
-  // there were any. Another error ends the call; earlier records stay set.
+  // there were any. Any other error ends the call; the records before it stay set.
   Status SetMulti(std::span<const KeyValue> records, bool overwrite = true);
 
   // Removes each existing record. NotFound if any was absent. Another error ends the call; earlier
   // records stay removed.
   Status RemoveMulti(std::span<const std::string_view> keys);
 
-  // Appends to each record. An error ends the call; earlier records stay changed.
+  // Appends to each record. An error ends the call; the records before it stay changed.
   Status AppendMulti(std::span<const KeyValue> records, StringArg delimiter = {});
 
   // Carries out every `desired` if every record matches its `expected`; otherwise changes nothing
@@ -117,12 +117,12 @@ class MultiOperations {
   Status Rekey(StringArg old_key, StringArg new_key, const RekeyOptions& options = {});
 
   // Carries out all operations of the batch if all of its conditions hold; otherwise changes nothing
-  // and returns Aborted. Other threads see all of the changes or none, and after any error nothing has
-  // changed, except that with Durability::kPower an error of the synchronization is returned after
-  // the change. InvalidArgument if the batch removes a range and the database is not ordered.
-  // OutOfRange if the batch exceeds its limits, or a key is too long for the database. A tree or an
-  // array loads all leaves of a removed range into memory, an array up to 16,384 of them: for more,
-  // see OrderedOperations::RemoveRange.
+  // and returns Aborted. Other threads see all of the changes or none. After an error nothing has
+  // changed, with one exception: with Durability::kPower an error of the synchronization is
+  // returned after the change. InvalidArgument if the batch removes a range and the database is not
+  // ordered. OutOfRange if the batch exceeds its limits, or a key is too long for the database. A
+  // tree or an array loads all leaves of a removed range into memory. An array refuses more than
+  // 16,384 leaves: use OrderedOperations::RemoveRange for longer ranges.
   Status Write(const WriteBatch& batch, const WriteOptions& options = {});
 
   // Runs visitor(key, value), which returns an Action or void, on the first record. NotFound if the
@@ -158,8 +158,8 @@ class MultiOperations {
 
   // Adds a record whose key is a time: 8 big-endian bytes in units of 10 ns since 1970 (Tkrzw's
   // format). `wtime` is in seconds; a negative one means now. If the key exists, the time is
-  // advanced by one unit until it is free. *key, if given, receives the key. InvalidArgument if
-  // `wtime` is not below 1e11.
+  // advanced by one unit until it is free. If `key` is given, *key receives the key.
+  // InvalidArgument if `wtime` is not below 1e11.
   Status PushLast(StringArg value, double wtime = -1, std::string* key = nullptr);
 
   // Sets all records, as they are at one moment (EngineOperations::ProcessState), in another

@@ -7,19 +7,18 @@
 //
 // Errors: each function names its specific outcomes, which change nothing. NotFound, AlreadyExists
 // and Aborted carry no message and cost no allocation. Any function may also return OutOfRange (a
-// key or value beyond its limit), DataLoss or another error of base/status.h, and an update
-// ResourceExhausted or FailedPrecondition.
+// key or value beyond its limit), DataLoss or another error of base/status.h. An update may also
+// return ResourceExhausted or FailedPrecondition.
 //
 // Crashes: an update of one record survives a crash as a whole or not at all. The head comment of
-// the database says from which moment on it survives; SetOptions::durability asks for more.
+// the database says from when on it survives; SetOptions::durability can require more.
 //
-// Allocations: on success only Append, GetOr and the StatusOr<std::string> form of Get allocate,
-// and functions that must grow a std::string that the caller passed.
+// Allocations: on success only Append, GetOr, the StatusOr<std::string> form of Get, and functions
+// that must grow a std::string of the caller allocate.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,10 +37,10 @@ namespace hako {
 
 namespace internal {
 
-// Sinks are plain structs rather than lambdas with references to local variables: Fetch keeps a
-// copy of a struct in registers, but a variable whose address a call could have is stored and
-// loaded around each copy. That load would wait for the copy, whose destination depends on a record
-// that may still be on its way from memory, and would delay the next look-ups too.
+// Sinks are plain structs rather than lambdas with references to local variables. Fetch keeps a
+// copy of a struct in registers. A variable whose address may be known elsewhere is stored and
+// loaded around each copy of a value; the load would wait for that copy, and so for a record that
+// is still on its way from memory, and would delay the next look-ups too.
 
 // The sink of Get into a string, which it resizes.
 struct StringSink {
@@ -88,7 +87,8 @@ class Operations : public MultiOperations<D> {
   // Copies the value into `out` if it fits, and returns its size either way. A size above
   // out.size() means that nothing was copied.
   StatusOr<std::size_t> Get(StringArg key, std::span<char> out);
-  // Deleted: as a span, a string has room for as many bytes as it has. Pass its address, or std::span(out).
+  // Deleted: as a span, a string would offer only its present size. Pass its address to resize it,
+  // or std::span(out).
   StatusOr<std::size_t> Get(StringArg key, std::string& out) = delete;
   // Deleted: there is nothing to copy the value to. Contains checks for a key.
   Status Get(StringArg key, std::nullptr_t) = delete;
@@ -123,7 +123,7 @@ class Operations : public MultiOperations<D> {
   // Durability::kPower an error of the synchronization is returned after the record was stored.
   Status Set(StringArg key, StringArg value, const SetOptions& options);
 
-  // The record never expires. Errors as those of SetExpiry (dbm/engine_operations.h).
+  // Makes the record never expire. For errors see SetExpiry (dbm/engine_operations.h).
   Status Persist(StringArg key);
 
   // Overwrites an existing record. NotFound if absent.
@@ -153,7 +153,7 @@ class Operations : public MultiOperations<D> {
  private:
   // When a record that is set with these options expires.
   StatusOr<std::uint64_t> TimeOf(const SetOptions& options);
-  // Process of a visitor that is short and often called, and sets no time.
+  // Process for visitors that are short and often called, and that set no time.
   template <class Ref, class V>
   HAKO_INLINE Status Update(std::string_view key, const V& visitor) {
     if constexpr (requires { requires D::kInlinesUpdates; })

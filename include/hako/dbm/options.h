@@ -23,8 +23,8 @@ using UserMetadata = std::array<std::byte, 64>;
 // The type (GetType) of a tree whose records are those of a table (table/table_dbm.h).
 inline constexpr std::uint32_t kTableType = 0x686b7462;  // "hktb"
 
-// As the option log_archive, instead of a directory: ends the history of the database. Its archive
-// is not changed.
+// A value of the option log_archive, instead of a directory: ends the history of the database. Its
+// archive is not changed.
 inline constexpr char kNoLogArchive[] = "none";
 
 // Options of HashDBM.
@@ -49,9 +49,9 @@ struct HashOptions {
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   // Keep each segment of the log that is no longer needed in this directory, which must exist. With
   // a copy of the database the archive restores every later state (dbm/restore.h). No other
-  // database may use the directory. "" = no archive. But a database that has an archive can be
-  // opened for writing only with it, or with kNoLogArchive, which ends its history. Requires a log,
-  // so a mapped HashDBM with kProcess then keeps one, too.
+  // database may use the directory. "" = no archive. A database that has an archive can be opened
+  // for writing only with it, or with kNoLogArchive, which ends its history. An archive requires a
+  // log, so a mapped HashDBM with kProcess then keeps a log, too.
   std::string log_archive = {};
   // Interval at which a background thread makes a hard synchronization if anything has changed, so
   // that a power cut loses at most the updates since the last one; 0 = only when requested. After a
@@ -60,17 +60,18 @@ struct HashOptions {
   // The space of replaced and removed records is reused only after the next synchronization,
   // because a machine crash may bring them back. A background thread synchronizes once replaced and
   // removed records of more than 4 KiB each take this many bytes, and an eighth of the space of
-  // live records; 0 = only when requested. Updates do not wait for the device, but while twice as
-  // much space waits, a Set of a value of more than 8 KiB takes up to 10 ms longer.
+  // live records; 0 = only when requested. Updates do not wait for the device. But once twice as
+  // much space waits for a synchronization, a Set of a value of more than 8 KiB takes up to 10 ms
+  // longer.
   //
   // Smaller records never start a synchronization, because random updates of small records are much
-  // slower after one; their file grows to twice its live size at the last synchronization. Space
-  // freed before the first synchronization of a new file is reused at once.
+  // slower after one. A file of small records grows to twice its live size at the last
+  // synchronization. Space freed before the first synchronization of a new file is reused at once.
   //
-  // A larger value makes replacing such records faster and the file larger. With 100 MB of live 16
-  // KiB values, letting half instead of an eighth of the live bytes wait makes the file 2.3 instead
-  // of 1.5 times as large as the values, and has cut the time of replacement to a quarter. The
-  // default keeps files small.
+  // A larger value makes replacing such records faster and the file larger. With 100 MB of live
+  // values of 16 KiB, a wait for half instead of an eighth of the live bytes made the file 2.3
+  // instead of 1.5 times as large as the values, and replacement four times as fast. The default
+  // keeps files small.
   std::uint64_t reclaim_bytes = std::uint64_t{16} << 20;
   // Unmapped files: the size of the first read of a record, which should suffice for most records;
   // 0 = estimated from recent records.
@@ -81,7 +82,7 @@ struct HashOptions {
   bool expiry = false;
   Expiry::Clock clock = nullptr;
   // What to do with a file that a killed process had mapped, and that was copied or mounted again
-  // since (file/file.h). Needed for one Open only: the next one is normal again.
+  // since (file/file.h). Only one Open needs it; the next one is normal again.
   UnprovenUpdates unproven_updates = UnprovenUpdates::kRefuse;
 };
 
@@ -103,9 +104,9 @@ struct TinyOptions {
   bool expiry = false;           // see HashOptions
   Expiry::Clock clock = nullptr;
   // The limits of all memory that the database takes, at least 1 MiB, and of its records, at least
-  // 1000; 0 = no limit. Beyond them the database evicts records that were not used lately: see
-  // dbm/tiny_dbm.h. If there are less than 256 KiB for each thread that writes, it may take 10 KiB
-  // more for each thread.
+  // 1000; 0 = no limit. Beyond the limits the database evicts records that were not used lately:
+  // see dbm/tiny_dbm.h. If capacity_bytes is less than 256 KiB for each writing thread, the
+  // database may exceed it by 10 KiB for each thread.
   std::uint64_t capacity_bytes = 0;
   std::uint64_t capacity_records = 0;
   // Called with the key and the value of each record that is evicted, in the thread whose update needs
@@ -123,8 +124,8 @@ struct BabyOptions {
   // of it are stored out of line.
   unsigned page_size = 8192;
   // Address space to reserve, from 1 MiB to slightly below 512 GiB; less if the share of the
-  // database is less (base/address_space.h). Only the used part takes memory. Beyond it, updates
-  // return ResourceExhausted.
+  // database is less (base/address_space.h). Only the used part takes memory. Updates that would
+  // need more return ResourceExhausted.
   std::uint64_t max_bytes = std::uint64_t{32} << 30;
   // See TinyOptions.
   Durability durability = Durability::kProcess;
@@ -144,18 +145,19 @@ struct TreeOptions {
   // of it are stored out of line. Fixed when the file is created.
   unsigned page_size = 8192;
   // Memory for cached pages and for the tables that locate them, at least 1 MiB. The tables take
-  // about 100 bytes for each page of the file, cached or not. Less is used where the share of the
-  // address space is less (base/address_space.h): half of that share.
+  // about 100 bytes for each page of the file, cached or not. If the database's share of the
+  // address space is less (base/address_space.h), half of that share is used.
   //
-  // Pages changed since the last checkpoint may take about three quarters of the part that pages
-  // can use. As they approach that, each update of another page pauses for up to 4 ms, which slows
-  // updates to the speed of the device. While the device stalls, updates continue with longer
-  // pauses, which double with each further eighth of that limit, or 4 MiB if that is more.
+  // Pages changed since the last checkpoint (dirty pages) may take about three quarters of the
+  // memory for pages. As dirty pages approach that limit, each update that dirties another page
+  // pauses for up to 4 ms, which slows updates to the speed of the device. While the device stalls,
+  // updates continue with longer pauses, which double with each further eighth of the limit, or
+  // each 4 MiB if that is more.
   //
-  // Two kinds of data take memory beyond it until a checkpoint has written them: the pages of a
-  // ProcessMulti that changes more than an eighth of the cache, and values stored out of line.
-  // While the latter exceed an eighth of the cache, a thread that has set another such value waits
-  // for a checkpoint.
+  // Two kinds of data take memory beyond cache_bytes until a checkpoint has written them: the pages
+  // of a ProcessMulti that changes more than an eighth of the cache, and values stored out of line.
+  // While such values exceed an eighth of the cache, a thread that has set another one waits for a
+  // checkpoint.
   std::uint64_t cache_bytes = std::uint64_t{256} << 20;
   // Start a checkpoint once this many bytes of pages are dirty; 0, or more than half of cache_bytes:
   // half of cache_bytes. Random updates change most pages again between two checkpoints, so rarer
@@ -176,18 +178,18 @@ struct TreeOptions {
   std::chrono::milliseconds sync_interval{0};
   bool expiry = false;  // see HashOptions
   Expiry::Clock clock = nullptr;
-  // The type that the file must have, and that a new file gets. A tree of another type is refused,
-  // unchanged. nullopt = any type except kTableType.
+  // The type that the file must have, and that a new file gets. A tree of another type is refused
+  // and not changed. nullopt = any type except kTableType.
   std::optional<std::uint32_t> type = std::nullopt;
-  // Without `type`: allows to open a table as the tree that holds it. Changes of records in that
-  // way can make rows and indices disagree.
+  // Without `type`: allows opening a table as a plain tree. Updates through the tree can make rows
+  // and indices disagree.
   bool raw = false;
 };
 
 // Options of ArrayDBM.
 struct ArrayOptions {
   // Bytes of each record, 1 to kRecordWidthMax; fixed when the file is created. 0 = the width of an
-  // existing file. Another width than that of the file is an error.
+  // existing file. A width that differs from that of the file is an error.
   unsigned width = 0;
   // Memory for cached pages and for the tables that locate them, at least 1 MiB; see
   // TreeOptions::cache_bytes. Directory pages take memory beyond it (dbm/array_dbm.h).

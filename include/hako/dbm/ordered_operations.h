@@ -128,8 +128,8 @@ class OrderedOperations {
   // Three-way comparison of keys: negative if `a` orders before `b`, 0 if they are equal.
   static int CompareKeys(std::string_view a, std::string_view b) { return Compare::Compare(a, b); }
 
-  // Returns the records of [from, to) in order; without `to`, all from `from` on; without
-  // arguments, all. The database must outlive the range.
+  // Returns the records of [from, to) in order; all records from `from` on if there is no `to`; all
+  // records if there are no arguments. The database must outlive the range.
   auto Range(StringArg from, std::optional<StringArg> to = std::nullopt) {
     return View<true>([from, to](auto& it) {
       it.Jump(from);
@@ -182,7 +182,7 @@ class OrderedOperations {
 
   // Sets records in ascending order of keys, which fills pages completely. next(&key, &value)
   // supplies the records and returns false at the end. InvalidArgument if a key is not above the
-  // one before. After an error the earlier records stay in the database.
+  // previous one. After an error the earlier records stay in the database.
   template <class Next>
   Status BulkLoad(Next&& next) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckOpen());

@@ -50,7 +50,7 @@ Status PoolHome<FileT, Codec>::SynchronizeLocked() {
   };
   const bool was_short = store().is_short();
   Status status = checkpoint();
-  if (absl::IsResourceExhausted(status) && !was_short && store().is_short()) status = checkpoint();  // the second try may use the reserve
+  if (absl::IsResourceExhausted(status) && !was_short && store().is_short()) status = checkpoint();  // it may now use the reserve
   NoteHealth(status);
   return status;
 }
@@ -76,10 +76,10 @@ void PoolHome<FileT, Codec>::NoteHealth(const Status& status) {
 template <File FileT, PageCodec Codec>
 void PoolHome<FileT, Codec>::SynchronizeInBackground() {
   const bool is_due = space().IsDirty() || !refused_.IsOk();
-  if (is_due && IsTimeToRetry()) (void)this->Synchronize(SyncMode::kHard);  // refused_ keeps a failure
+  if (is_due && IsTimeToRetry()) (void)this->Synchronize(SyncMode::kHard);  // a failure is stored in refused_
 }
 
-// Call between two steps of a longer operation: if threads wait for a checkpoint, lets one of them
+// Call between two steps of a longer operation. If threads wait for a checkpoint, lets one of them
 // make it first.
 template <File FileT, PageCodec Codec>
 void PoolHome<FileT, Codec>::YieldToCheckpoints() {
@@ -121,7 +121,7 @@ Status PoolHome<FileT, Codec>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->records().CheckIdle());
   if (!writable_) return refused_.Get();
   static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move per step, during which checkpoints wait
-  static constexpr int kRoundsMax = 8;                                      // the space that moved pages leave allows more moves
+  static constexpr int kRoundsMax = 8;                                      // the space that moved pages leave behind allows more moves
   sync::MutexLock lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
   std::uint64_t moved = 1;  // bytes moved in this round
@@ -158,7 +158,7 @@ void PoolHome<FileT, Codec>::Unpin() {
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->records().CheckIdle());
-  if (!writable_) {  // then no checkpoint replaces the superblock meanwhile
+  if (!writable_) {  // no checkpoint replaces the superblock meanwhile
     const log::NamedLog named = LogInFile();
     if (named.IsNeeded() && space().log().position().lsn != named.from.lsn)
       return absl::FailedPreconditionError(
@@ -267,15 +267,15 @@ Status PoolHome<FileT, Codec>::NameLog(const log::DatabaseId& id, log::Position 
   return store().super().root == 0 ? SynchronizeLocked() : store().SetLog(id, from);
 }
 
-// A replay changes a tree that is open read-only in memory.
+// A replay of a database that is open read-only changes pages in memory only.
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::MayReplay() {
   if (!writable_) space().progress().NoteFailure();  // no update waits for a checkpoint
   return absl::OkStatus();
 }
 
-// Logs a Clear, while the writers are stopped. If `reserved` is an error, there is no room for it,
-// and the log refuses updates until a checkpoint has the Clear.
+// Logs a Clear while the writers are stopped. If `reserved` is an error, the log has no room for
+// the entry, and refuses updates until a checkpoint has the Clear.
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::LogClear(const Status& reserved) {
   auto& updates = space().log();

@@ -51,9 +51,9 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
 
   // Whether more than half of the file is free. False for files of up to 1 MiB.
   bool ShouldBeRebuilt();
-  // Moves pages to the front of the file and truncates it, beside readers and writers. The next checkpoint,
-  // such as that of Close, makes the file longer by the pages that it writes, as it keeps those that they replace.
-  // An error leaves the database as usable as before.
+  // Moves pages to the front of the file and truncates it, beside readers and writers. The next
+  // checkpoint, such as that of Close, makes the file longer by the pages that it writes, because
+  // it keeps the pages that they replace. An error leaves the database as usable as before.
   Status Rebuild();
   // Copies the state at the moment of the call into an empty file, beside readers and writers,
   // after a checkpoint if the database is writable. InvalidArgument if `empty_file` is not empty.
@@ -68,14 +68,14 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   // Checks the next part of the file on its device (file/file.h, DeviceFile): each page, long value
   // and node of the page map as of the last checkpoint, without a checkpoint. Call it from time to
   // time, so that damage is found while there is an undamaged copy elsewhere. Damage is listed, and
-  // ends neither the call nor the pass. Checkpoints wait only while the part is chosen. What it
-  // reads does not enter the cache. Returns FailedPrecondition after a failed write or sync. Only
-  // one call runs at a time; others wait.
+  // ends neither the call nor the pass. Checkpoints wait only while the part is chosen. The pages
+  // that it reads do not enter the cache. Returns FailedPrecondition after a failed write or sync.
+  // Only one call runs at a time; others wait.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   // Moves the clock of a copy forward to that of the original (dbm/expiry.h).
   void NoteClock(std::uint64_t latest) final { store().NoteClock(latest); }
-  // num_records is current; the sizes are those of the last checkpoint. free_bytes is 0 until the
-  // first checkpoint, pin, ShouldBeRebuilt or Inspect since Open, which determine it.
+  // num_records is current; the sizes are those of the last checkpoint. free_bytes is 0 until it is
+  // determined by the first checkpoint, copy, Verify, ShouldBeRebuilt or Inspect since Open.
   Stats GetStats();
 
  protected:
@@ -158,8 +158,8 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   auto EachWriter() const {
     return [this](auto&& visit) { pool_writers_.ForEach(visit); };
   }
-  // If no thread can be started, updates do not wait for checkpoints, and memory for pages may run
-  // out.
+  // Requests a checkpoint. If no thread can be started, updates do not wait for checkpoints, and
+  // memory for pages may run out.
   void CheckpointSoon() {
     if (!this->WakeBackground().ok()) space().progress().NoteFailure();
   }

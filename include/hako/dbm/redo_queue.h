@@ -1,5 +1,5 @@
-// A queue of updates of a log that wait to be made again, in order. It lets a replay prefetch the
-// memory of several updates at once.
+// A queue of log entries to replay, in order. It lets a replay prefetch the memory of several
+// updates at once.
 #pragma once
 
 #include <array>

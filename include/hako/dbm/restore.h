@@ -1,5 +1,5 @@
-// Restore: makes a database of the state after any update, from an older copy of it and the archive
-// of its log (the option log_archive, log/log_archive.h).
+// Restore: makes a database with the state after a given update, from an older copy and the archive
+// of the log (the option log_archive, log/log_archive.h).
 //
 //   HAKO_ASSIGN_OR_RETURN(const auto report, Restore<HashDBM<>>("backup.hkh", "archive", "restored.hkh", {.until_lsn = 4711}));
 //
@@ -11,12 +11,13 @@
 // point; a batch is whole or absent. The new file appears whole and durable, or not at all.
 //
 // The point
-//   until_lsn   The last update whose LSN (as LastLsn returns it after the update) is not above this
-//               one.
+//   until_lsn   The last update whose LSN is not above this one. LastLsn returns the LSN of an
+//               update after the update.
 //   until_time  The last update that was made at this time or before. The time of an update is that
 //               of the mark before it (format::LogMark), which is at most 0.1 seconds older, by the
 //               wall clock of the machine. So updates of the 0.1 seconds before and after this time
-//               may be included or not. A clock that was set back counts as standing still.
+//               may be included or not. If the clock was set back, the time counts as standing
+//               still until it catches up.
 //   neither     The end of the archive, and of the log if one is given.
 //
 // A new history begins with the restored database: its file names no log. With log_archive it is
@@ -26,12 +27,14 @@
 //   AlreadyExists       there is a file at `to`
 //   FailedPrecondition  beside `to` is a log with updates, which may be that of a lost database: move it, and give its
 //                       path as `log`; the copy is not of a database with an archive; or the archive is that of another
-//                       database or branch, or has nothing of the log that the copy names, or is no archive
-//   DataLoss            a segment is missing between the copy and the point, or a record is damaged; it
-//                       names the segment, or file and offset. A power cut may leave segments of
-//                       the log without those before them, which looks the same; Open of the
-//                       database discards such segments
-//   OutOfRange          the point is before the copy, or an LSN is behind the end; it names the LSN there
+//                       database or branch, or has nothing of the log that the copy names, or is
+//                       not an archive
+//   DataLoss            a segment is missing between the copy and the point, or a record is
+//                       damaged; the message names the segment, or file and offset. A power cut may
+//                       leave segments of the log without those before them, which looks the same;
+//                       Open of the database discards such segments
+//   OutOfRange          the point is before the copy, or an LSN is after the end; the message names
+//                       the LSN of the copy or the end
 //   Unavailable         another process has the copy open
 #pragma once
 
@@ -76,10 +79,10 @@ struct RestoreOptions {
   std::chrono::milliseconds lock_timeout{0};  // for opening the copy
 };
 
-// The state that was restored.
+// Which state was restored.
 struct RestoreReport {
   std::uint64_t copy_lsn = 0;     // the position of the copy
-  std::uint64_t lsn = 0;          // the LSN behind the last update that was made; copy_lsn if there was none
+  std::uint64_t lsn = 0;          // the LSN after the last update that was made; copy_lsn if there was none
   std::uint64_t time = 0;         // of that update, in microseconds since 1970; 0 = unknown
   std::uint64_t num_updates = 0;  // number of updates that were made
 };
@@ -117,7 +120,7 @@ class RestoreSource final : public UpdateSource {
   };
 
   Status AddLog(const std::string& path);
-  // After returns the piece behind this link, and At the piece with this link; nullptr if there
+  // After returns the piece that follows this link, At the piece with this link; nullptr if there
   // is none.
   const Piece* After(const log::Link& link) const;
   const Piece* At(const log::Link& link) const;

@@ -18,17 +18,17 @@
 //             unless the log has them, and a note says so.
 //   TreeDBM   the last checkpoint (tree/file/page_salvage.h).
 //   ArrayDBM  the last checkpoint (array/array_salvage.h).
-//   All       then the updates of the log, PATH-log, as far as it can be read. Each sets or removes
-//             whole values, so they are right whatever records were lost. If the log was not
-//             applied, or not to its end, a note in the report says why.
+//   All       then the updates of the log, PATH-log, as far as it can be read. Each update sets or
+//             removes whole values, so its result is right even if records were lost. If the log
+//             was not applied, or not to its end, a note in the report says why.
 // In a hash table that was not closed, only stamps, which have no check, tell live records from
-// dead ones. So damage to the stamp of a dead record may bring the record back; but if the live
-// record of its key exists, too, neither is taken.
+// dead ones. So damage to the stamp of a dead record may bring the record back. If the live record
+// of its key exists, too, neither is taken.
 //
 // If one superblock is lost, the other one is used, which may be older by one synchronization or
 // checkpoint; a note says so. A superblock with one damaged byte is restored. If both are lost
-// nothing can be salvaged: they have the secret of all checksums, without which no byte can be told
-// from garbage.
+// nothing can be salvaged: they hold the secret of all checksums, without which valid bytes cannot
+// be told from garbage.
 //
 // The new database appears whole and durable, or not at all. Errors: AlreadyExists if there is a
 // file at `to`; FailedPrecondition if a log with updates is beside it; InvalidArgument if `from`
@@ -73,12 +73,12 @@
 
 namespace hako {
 
-// Salvages the database in the file at `from` into a new file at `to`. D is the class of both. Of
-// `options` only lock_timeout is used, for both files.
+// Salvages the database in the file at `from` into a new file at `to`. D is the class of both. Uses
+// only lock_timeout of `options`, for both files.
 template <class D>
 StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
 
-// The same for an open file, and its log if there is one, into an empty file.
+// As Salvage, from an open file, and its log if there is one, into an empty file.
 template <class D, File From, File To>
 StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log, To empty_file);
 
@@ -138,12 +138,12 @@ class SalvageWriter {
   std::unordered_set<std::uint64_t> doubtful_;  // hashes of keys, because keys may be long
 };
 
-// The state of the new database without its records.
+// The state of the new database apart from its records.
 struct SalvagedState {
   std::uint64_t applied_index = 0, clock = 0;
 };
 
-// Converts an update of a log to the keys of the database, whose bytes are stored in `keys`.
+// Converts the keys of a logged update to keys of the database, whose bytes are stored in `keys`.
 // Returns nullopt if the update does not fit the database.
 template <class D>
 std::optional<format::LogEntry> ByKey(const D&, const format::LogEntry& logged, std::array<RecordKey, 2>*) {
@@ -235,7 +235,7 @@ Status SalvageLog(LogPlace<LogFile>& place, const log::NamedLog& named, D& db, S
 }
 
 // Salvages into a new database, which stays open. With `is_table` the file must be a table, whose
-// records table/salvage_table.h repairs; without it the file must not be one.
+// records table/salvage_table.h repairs; otherwise it must not be a table.
 template <class D, File From, File To>
 StatusOr<std::unique_ptr<D>> SalvageOpen(const From& from, LogPlace<From>& log_place, To empty_file, bool is_table, SalvageReport& report) {
   using Source = SalvageSource<D, From>;

@@ -52,7 +52,7 @@ class KeyMatcher {
 // UTF-8 character counts as one.
 std::size_t EditDistance(StringArg a, StringArg b);
 
-// Collects those of the shown keys that are nearest to a pattern. Not thread-safe.
+// Collects the keys nearest to a pattern among those shown. Not thread-safe.
 class NearestKeys {
  public:
   // Keeps up to `capacity` keys.
@@ -70,8 +70,8 @@ class NearestKeys {
 };
 
 // Returns up to `capacity` keys of the database (0 = all) that match, in the order of the iterator;
-// for kEdit, the nearest keys. Tests every key that exists throughout, without stopping writers.
-// Returns the error that stops the scan, or InvalidArgument for a wrong pattern.
+// for kEdit, the nearest keys. Runs beside writers, and tests every key that exists during the
+// whole search. Returns the error that stops the scan, or InvalidArgument for a wrong pattern.
 template <DBM D>
 StatusOr<std::vector<std::string>> Search(D& db, SearchMode mode, StringArg pattern, std::size_t capacity = 0) {
   if (capacity == 0) capacity = static_cast<std::size_t>(-1);

@@ -3,9 +3,9 @@
 //
 // A snapshot names the log that has the later updates, and has the clock of records that expire
 // (dbm/expiry.h). Another end block makes it name another log and clock (format/snapshot_format.h), so
-// that Open and Close need not write all records again. Close cuts off the end blocks that name a log,
-// unless a record was reported absent that the clock of the last other one would revive. So files that
-// are opened and closed again and again do not grow.
+// that Open and Close need not write all records again. Close cuts off the end blocks that name a
+// log, so that repeated opening and closing does not make the file grow. It keeps them if the clock
+// in the last end block that names no log would revive a record that was reported absent.
 //
 // Not thread-safe.
 #pragma once
@@ -14,8 +14,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,8 +42,8 @@ class SnapshotPlace {
  public:
   // The database has no file.
   SnapshotPlace() = default;
-  // `file` was opened at `path` with these options. `taken_back`: of it, and of a file that replaces it,
-  // until SetTakeBack says otherwise (UndoableFile).
+  // `file` was opened at `path` with these options. `taken_back` applies to the file, and to a file
+  // that replaces it, until SetTakeBack (UndoableFile).
   SnapshotPlace(FileT file, const std::string& path, const FileOptions& options, TakeBack taken_back = TakeBack::kNothing)
       : file_(std::move(file)), path_(CanonicalOf(path)), number_(NumberOf(path)), options_(options), taken_back_(taken_back) {}
   void SetTakeBack(TakeBack what) {
@@ -57,9 +55,10 @@ class SnapshotPlace {
 
   bool is_known() const { return !path_.empty(); }
   bool IsWritable() const { return !file_.has_value() || file_->IsWritable(); }
-  // Whether the file has no snapshot yet, or one of an older version, to which nothing is added.
+  // Whether the file has no snapshot yet, or one of an older version, to which no end block can be
+  // added.
   bool IsToBeReplaced() const { return id_ == 0; }
-  // Whether the file may end in another way than end() says, after a failure.
+  // Whether, after a failure, the file may end differently from end().
   bool end_is_unknown() const { return end_is_unknown_; }
   // The end of the snapshot, and the log that it names.
   const format::SnapshotEnd& end() const { return end_; }
@@ -84,9 +83,10 @@ class SnapshotPlace {
     return absl::OkStatus();
   }
 
-  // Makes what Load has found durable, if anything: the process that wrote it may have died before its sync,
-  // or that may have failed. Then another sync alone is not enough, as the kernel may take unwritten pages for
-  // clean, so the last end block is written again. REQUIRES: IsWritable
+  // Makes the snapshot that Load has found durable, if there is one: the process that wrote it may
+  // have died before its sync, or the sync may have failed. After a failed sync another sync alone
+  // is not enough, because the kernel may treat unwritten pages as clean. So the last end block is
+  // written again. REQUIRES: IsWritable
   Status MakeDurable() {
     HAKO_DCHECK(IsWritable());
     std::array<std::byte, sizeof(format::SnapshotBlockHeader) + sizeof(format::SnapshotEnd)> bytes;
@@ -97,9 +97,9 @@ class SnapshotPlace {
     return file_->Sync();
   }
 
-  // Replaces the file by a snapshot of the records that save(FileT&, SnapshotEnd*) writes, and whose
-  // id it returns. An error leaves the old snapshot, or the new one where it is not known to be
-  // durable.
+  // Replaces the file by the snapshot that save(FileT&, SnapshotEnd*) writes; save returns the id
+  // of the snapshot. An error leaves the old snapshot, or the new one if only its durability is
+  // unknown.
   template <class Save>
   Status Replace(Save&& save) {
     if constexpr (ReplaceableFile<FileT>) {
@@ -131,14 +131,15 @@ class SnapshotPlace {
     return absl::UnimplementedError("this type of file cannot be replaced");
   }
 
-  // Makes the snapshot name this log, durably, and a clock of at least `reported`: `clock`, if it writes
-  // one. Without space the snapshot stays as it is, or, if it shall name no log, may get an older clock.
+  // Makes the snapshot name this log, durably, with a clock of at least `reported`. An end block
+  // that it adds has `clock`. If there is no space, the snapshot stays as it is, or, if it is to
+  // name no log, may get an older clock.
   // REQUIRES: !IsToBeReplaced(), and the clock is 0 if and only if that of end() is
   Status NameLog(const format::SnapshotLog& log, std::uint64_t clock, std::uint64_t reported) {
     HAKO_DCHECK(!IsToBeReplaced() && (clock == 0) == (end_.clock == 0));
-    storage::SnapshotWriter<FileT> writer(*file_, id_, offset_);  // here, as from now on no memory is needed
+    storage::SnapshotWriter<FileT> writer(*file_, id_, offset_);  // made first, because nothing after this may need memory
     const std::uint64_t id = std::exchange(id_, 0);
-    end_is_unknown_ = true;  // after an error
+    end_is_unknown_ = true;  // stays true if there is an error
     const bool may_cut = log.id == format::SnapshotLog().id && unnamed_offset_ != 0;
     format::SnapshotEnd end = end_;
     end.log = log;
@@ -182,7 +183,7 @@ class SnapshotPlace {
   }
 
   Status Close() { return file_.has_value() ? file_->Close() : absl::OkStatus(); }
-  // In a forked child: the file and its lock belong to the parent process.
+  // Call in a forked child: the file and its lock belong to the parent process.
   void Abandon() {
     if (file_.has_value()) new FileT(*std::move(file_));  // never destroyed
   }
@@ -197,8 +198,8 @@ class SnapshotPlace {
   format::SnapshotEnd end_;
   bool has_incomplete_end_ = false, end_is_unknown_ = false;
   std::uint64_t offset_ = 0;          // of the next end block
-  std::uint64_t unnamed_offset_ = 0;  // behind the last end block that names no log; 0: all do
-  std::uint64_t unnamed_clock_ = 0;   // of that one
+  std::uint64_t unnamed_offset_ = 0;  // after the last end block that names no log; 0 = there is none
+  std::uint64_t unnamed_clock_ = 0;   // in that end block
 };
 
 }  // namespace hako

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -43,7 +42,7 @@ class RangeStateScan {
       return due_[at_].key;
   }
   std::string_view value() const { return at_ < due_.size() ? std::string_view(due_[at_].value) : it_.value(); }
-  // Makes the next call of Next continue behind the damage at which the last one failed.
+  // Makes the next call of Next continue after the damage that the last call returned.
   bool SkipDamage() {
     if (capture_.SkipDamage()) return has_moved_ = true;
     return has_moved_ = it_.SkipDamage();

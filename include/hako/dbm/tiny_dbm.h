@@ -2,11 +2,11 @@
 // takes about 30 bytes.
 //
 // Durability: opened without a path, the database is in memory only, except for the snapshots that
-// Save writes. Opened with a path, the database begins with the snapshot there. What a crash leaves
-// depends on TinyOptions::durability:
-//   kNone     exactly the last snapshot: of a hard Synchronize, or Close
-//   kProcess  after the death of the process every update; after a power cut the updates up to one
-//             of them, at least those before the last snapshot or WaitDurable
+// Save writes. Opened with a path, the database begins with the snapshot there. The state after a
+// crash depends on TinyOptions::durability:
+//   kNone     exactly the last snapshot, written by a hard Synchronize or Close
+//   kProcess  after the death of the process every update; after a power cut all updates up to some
+//             point, which is not before the last snapshot or WaitDurable
 //   kPower    every update that has returned
 // The last two keep a log of the updates since the last snapshot in a file beside it, PATH-log, as
 // databases in files do (dbm/tree_dbm.h). kProcess is the default: an open database loses nothing
@@ -27,22 +27,22 @@
 // capacity_bytes includes everything: keys, values, buckets, free space, tables; up to 128 KiB and
 // 2 % of it stay unused. The block of a record, which is up to an eighth larger than the record,
 // may take a quarter of it, and a batch half of it. Larger ones are OutOfRange, and evict nothing.
-// If no room can be made for a batch, it is refused with ResourceExhausted, after some records may
-// have been evicted: the old values of its keys stay until it is done, and other threads may use
-// records and free blocks everywhere.
+// A batch for which no room can be made is refused with ResourceExhausted, possibly after some
+// records were evicted. This can happen because the old values of its keys stay until the batch is
+// complete, and other threads use records and free blocks.
 //
-// A record above 4 KiB needs contiguous memory. If there is none, the database empties the part of
-// the memory whose records were used least. The part has the size of the record, but at least a
-// 64th of the limit or 512 KiB. Small records in it that were used are moved elsewhere, up to a
-// quarter of the part. The large values that were set last, up to a quarter of the limit, are
+// A record above 4 KiB needs contiguous memory. If there is no such memory, the database empties
+// the part of the memory whose records were used least. The part has the size of the record, but at
+// least a 64th of the limit or 512 KiB. Small records in it that were used are moved elsewhere, up
+// to a quarter of the part. The large values that were set last, up to a quarter of the limit, are
 // spared if possible. Writers wait meanwhile, for 10 to 20 ms with records of 100 bytes, and longer
 // for larger new records.
 //
 // With n threads the number of records is below capacity_records by at most a hundredth and 8 n. An
 // insertion does not evict the record that it inserts, unless many threads insert at the same time.
-// An eviction is a logged removal, so the record stays absent after a crash. Opening a file with
-// more records than the limit evicts some, and writes a snapshot then. Get, Set and Process count
-// as uses of a record; iterations do not.
+// An eviction is a logged removal, so the record stays absent after a crash. If a file has more
+// records than the limit, Open evicts some of them and writes a snapshot. Get, Set and Process
+// count as uses of a record; iterations do not.
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -52,7 +52,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "hako/base/no_memory.h"
@@ -129,7 +128,7 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
                           [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
   }
   HAKO_OR_NO_MEMORY
-  // The same with this log instead of the one beside the snapshot.
+  // As above, with this log instead of the one beside the snapshot.
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const std::string& path, LogPlace<log::LogFileOf<FileT>> log,
                                                  const TinyOptions& options) requires ReplaceableFile<FileT> HAKO_TRY {
     return Memory::OpenAt(path, options, {}, [&](auto place, auto) { return Make(options, std::move(place), std::move(log), options); });
@@ -141,8 +140,8 @@ class TinyDBM final : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<has
 
   // As Operations::Append, but appends in place if the block has room. A value that grows by small
   // pieces is copied about eight times while its size doubles, so on average an Append takes time
-  // proportional to its piece. A database with a path uses Operations::Append, because the log has
-  // whole values.
+  // proportional to the piece. A database with a path uses Operations::Append, because the log
+  // holds whole values.
   Status Append(StringArg key, StringArg value, StringArg delimiter = {}) HAKO_TRY {
     if (this->HasAfterUpdate()) return Operations<TinyDBM>::Append(key, value, delimiter);
     if (key.size() > Base::kKeySizeMax) return this->RefuseKey(key);

@@ -5,9 +5,9 @@
 //   HAKO_RETURN_IF_ERROR(Import(*db, SourceOf(in)).status());
 //
 // Both run beside other users of the database. Export writes the records as they are at one moment
-// (ProcessState in dbm/dbm.h). Records that Import has set stay in the database when it stops: at the end, at a
-// malformed line or by request. Import does not synchronize; the caller decides whether the records
-// must survive a power cut.
+// (ProcessState in dbm/dbm.h). If Import stops early, at a malformed line or by request, the
+// records that it has set stay in the database. Import does not synchronize; the caller decides
+// whether the records must survive a power cut.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +52,8 @@ inline TextSink SinkOf(std::ostream& stream) {
 struct TransferProgress {
   std::uint64_t num_records = 0;  // records that were set or written
   std::uint64_t num_bytes = 0;    // bytes of text
-  // Export: the number of records whose time is lost, because the text is a dump, or TSV without
-  // times.
+  // Export: the number of records whose expiry time is lost, because the text is a dump, or TSV
+  // without times.
   std::uint64_t num_times_lost = 0;
 };
 
@@ -112,8 +112,7 @@ TransferResult Import(D& db, TextSource source, const TransferOptions& options =
   }
 }
 
-// Writes every record. An incomplete dump lacks its end line, so readers notice that it is
-// incomplete.
+// Writes every record. An incomplete dump lacks its end line, so readers detect it.
 template <DBM D>
 TransferResult Export(D& db, TextSink sink, const TransferOptions& options = {}) {
   constexpr std::size_t kBlockSize = 64 << 10;

@@ -10,8 +10,8 @@
 //     whatever happened to the leaf: an added record is visited, a removed one is not, and a new
 //     value is shown.
 //   - key() and value() stay unchanged until the next move, even after Set and Remove.
-// For this purpose each move checks whether the leaf has changed since it was copied, and if so
-// copies it again. A leaf that another thread has just locked, or that was evicted, need not have
+// To this end each move checks whether the leaf has changed since it was copied, and if so copies
+// it again. A leaf that is only locked by another thread, or was evicted, does not count as
 // changed. Not thread-safe; the database must outlive the iterator. A moved iterator keeps its
 // key() and value(), which lie on the heap.
 #pragma once
@@ -66,8 +66,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // the leaf in place, and only later ones copy it. For many moves Jump is faster, because a copy
   // loads the cache lines of the leaf together.
   void JumpBriefly(StringArg key);
-  // As the last jump, to a key that is not before the current record. Faster if both are in one
-  // leaf.
+  // Calls Jump or JumpBriefly, whichever was called last, for a key that is not before the current
+  // record. Faster than that if both are in one leaf.
   // REQUIRES: Valid()
   void JumpAhead(StringArg key);
   // Returns about how many records from the current one on are below `key`. REQUIRES: Valid()
@@ -98,14 +98,14 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   }
   // Returns OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
-  // After DataLoss: continues behind the damaged value or pages, in the direction of the last move;
-  // more damage may follow there. Returns false if there is nothing to skip.
+  // After DataLoss: continues after the damaged value or pages, in the direction of the last move.
+  // More damage may follow. Returns false if there is nothing to skip.
   bool SkipDamage();
   // The database of the cursor.
   D& database() { return *database_; }
 
  private:
-  // Whether the key is below the end of the copied leaf, so that no later leaf can have it.
+  // Whether the key is below the end of the copied leaf, so that it cannot be in a later leaf.
   bool IsBelowLeafEnd(std::string_view key) const {
     const format::PageTail tail = page_.tail();
     return (tail.edges & format::PageTail::kNoHigh) != 0 || Compare::Compare(key, page_.high(tail)) < 0;
@@ -187,8 +187,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     return true;
   }
 
-  // Prepares to prefetch the neighbour leaf, which is needed after this many records: the move to
-  // each of these prefetches a part.
+  // Prepares to prefetch the neighbour leaf, which is needed after this many records. The move to
+  // each of these records prefetches a part of it.
   void LookAhead(unsigned records) {
     ahead_ = copy_.neighbour.base;
     ahead_step_ = records == 0 ? 0 : std::min<std::size_t>(copy_.neighbour.size / records, kAheadMax);
@@ -205,7 +205,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
       if (!status_.ok()) return Fail(std::nullopt, false);
     }
   }
-  // Copies the leaf behind the copied one. Returns false at the end of the tree, or after an error.
+  // Copies the leaf after the copied one. Returns false at the end of the tree, or after an error.
   [[gnu::noinline]] bool LoadNextLeaf() {
     const format::PageTail tail = page_.tail();
     if ((tail.edges & format::PageTail::kNoHigh) != 0) return End(), false;
@@ -256,7 +256,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
       TakeLive();
     return valid_;
   }
-  // Converts value_ to its live form, or makes sure that an expired record is not shown.
+  // Converts value_ to its live form. An expired record is not shown.
   [[gnu::noinline]] void TakeLive() {
     if (!valid_) return;
     const std::optional<Expiry::Record> record = Expiry::Split(value_);
@@ -281,8 +281,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     valid_ = false;
     at_ = 0;
   }
-  // Registers that a seek could not read its leaf or, without a seek, that the long value of slot
-  // at_ could not be read.
+  // Registers that the leaf of a seek could not be read or, without a seek, that the long value of
+  // slot at_ could not be read.
   [[gnu::cold]] void Fail(std::optional<tree::Seek> seek, bool downwards) {
     valid_ = false;
     failed_ = seek;

@@ -11,26 +11,27 @@
 // are dirty or log_bytes were logged, at sync_interval, at Synchronize (soft or hard) and at Close.
 // The state after a crash depends on TreeOptions::durability:
 //   kNone     exactly the last checkpoint
-//   kProcess  after the death of the process every update; after a power cut the updates up to one
-//             of them, at least those before the last checkpoint or WaitDurable
+//   kProcess  after the death of the process every update; after a power cut all updates up to some
+//             point, which is not before the last checkpoint or WaitDurable
 //   kPower    every update that has returned
 // The last two keep a log of the updates since the last checkpoint in a file beside the database,
 // PATH-log, which Open replays after a crash and Close removes. While it exists the two files
 // belong together: move, copy or remove both, or do so after Close. A database whose log is missing
-// is refused (DataLoss). An update that returned an error of WaitDurable was made, but may not
-// survive.
+// is refused (DataLoss). If WaitDurable fails for an update, the update was made, but may not
+// survive a crash.
 //
 // A damaged page is refused with DataLoss, and so is a file with a damaged superblock. Salvage
 // (dbm/salvage.h) writes the undamaged records of such a file into a new database.
 //
-// A ProcessMulti survives a crash as a whole or not at all. A database opened on a File has a log only
-// if it is given one; without it kProcess is as kNone, and kPower makes a checkpoint after each update.
+// A ProcessMulti survives a crash as a whole or not at all. A database opened on a File has a log
+// only if Open is given one. Without a log kProcess is the same as kNone, and kPower makes a
+// checkpoint after each update.
 //
 // Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers;
 // checkpoints also run during the other three. A visitor runs with its leaf locked. Values longer
-// than a quarter page are copied, read and written with nothing locked. If such a value is replaced
-// during a read, it is read again. A visitor that only reads such a value sees a copy, with nothing
-// locked. ProcessMulti keeps the long values of its keys in memory until it returns.
+// than a quarter page are copied, read and written with nothing locked. If a read overlaps the
+// replacement of such a value, it is repeated. A visitor that only reads such a value sees a copy,
+// with nothing locked. ProcessMulti keeps the long values of its keys in memory until it returns.
 #pragma once
 
 #include <atomic>
@@ -113,8 +114,8 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
   static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(), options);
   }
-  // The same with a log, which is an empty file or the log of this database. Returns DataLoss if it
-  // lacks updates.
+  // As above, with a log, which is an empty file or the log of this database. Returns DataLoss if
+  // the log lacks updates.
   static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogFile log, const TreeOptions& options = {}) {
     return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
   }
@@ -142,7 +143,7 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
     if (this->SyncsEachUpdate()) this->CallAfterUpdates();
   }
 
-  // The memory that the options allow; InvalidArgument for one that is out of range.
+  // Returns the memory that the options allow, or InvalidArgument for an option out of range.
   static StatusOr<tree::PoolLimits> LimitsFor(const TreeOptions& options);
 
   // ---- for PoolHome ----
@@ -159,7 +160,7 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
 
 #include "hako/dbm/tree_dbm-inl.h"
 
-// The templates that make up TreeDBM<FileT>, as those of a HashDBM are in dbm/hash_dbm.h.
+// The templates that make up TreeDBM<FileT>: see HAKO_HASH_DBM_TEMPLATES in dbm/hash_dbm.h.
 #define HAKO_TREE_DBM_TEMPLATES(KEYWORD, FileT)                                                                                       \
   KEYWORD template class TreeDBM<FileT>;                                                                                              \
   KEYWORD template class Operations<TreeDBM<FileT>>;                                                                                  \

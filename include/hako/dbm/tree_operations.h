@@ -1,4 +1,4 @@
-// The operations that TreeDBM and BabyDBM share: a space for pages, and a tree in it.
+// The operations that TreeDBM and BabyDBM share, over a space for pages and a tree in it.
 //
 // A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly, and its home beside it
 // (dbm/database_home.h).
@@ -84,8 +84,8 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
 
   // Returns a cursor: see dbm/tree_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), tree(), this->expiry()); }
-  // The same for copies of the database: shows expired records, too, and values in their stored
-  // form.
+  // As MakeIterator, for copies of the database: also shows expired records, and values in their
+  // stored form.
   Iterator MakeStoredIterator() { return Iterator(static_cast<D&>(*this), tree(), nullptr); }
 
   // See dbm/write_batch.h.
@@ -101,8 +101,8 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
     return tree().CountRange({from, to});
   }
   HAKO_OR_NO_MEMORY
-  // See CountKeys. Whole pages are removed without reading their values, so the records that have
-  // not expired are counted first.
+  // See CountKeys. If records expire, counts the live ones first, because whole pages are removed
+  // without reading their values.
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckReads());
     WriterState* writer = writers_.Mine();
@@ -138,7 +138,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   HAKO_INLINE Status FetchStored(std::string_view key, S& sink) {
     return tree().template Fetch<true>(writers_, key, sink);
   }
-  // As CountKeys, for the records that have not expired.
+  // CountKeys of the records that have not expired.
   StatusOr<std::uint64_t> CountLive(std::string_view from, std::optional<std::string_view> to);
   template <class ActionT, class V>
   HAKO_INLINE Status ProcessIn(WriterState& writer, std::string_view key, V&& visitor) {

@@ -1,4 +1,4 @@
-// Definitions of dbm/salvage.h: of a TreeDBM.
+// Definitions of dbm/salvage.h for TreeDBM.
 #pragma once
 
 #include <cstdint>

@@ -8,18 +8,18 @@
 //   Status written = db.Write(batch);
 //
 // All conditions are compared with the state before the batch; if one fails, Write returns Aborted.
-// Then the operations take effect in order: the last one on a key counts, and RemoveRange also
+// Otherwise the operations take effect in order: the last one on a key counts, and RemoveRange also
 // removes records that earlier operations of the batch have set.
 //
-// The applied index is a number of the application that the database keeps beside the records, such
-// as the index of the last entry of a replicated log that was carried out. Each batch that has one
-// replaces it in the same atomic step: after a crash AppliedIndex() is that of the last batch whose
-// changes survive. A snapshot (dbm/memory_home.h) stores it, and Load restores it. Nothing else changes
-// it. Where several threads write batches, the last one to take effect decides.
+// The applied index is a number that the database stores for the application, such as the index of
+// the last applied entry of a replicated log. A batch that has one replaces it in the same atomic
+// step: after a crash AppliedIndex() is that of the last batch whose changes survive. A snapshot
+// (dbm/memory_home.h) stores it, and Load restores it. Nothing else changes it. Where several
+// threads write batches, the last one to take effect decides.
 //
-// A batch copies keys and values into one buffer, which Clear keeps for the next batch. An operation
-// that does not fit is not added and leaves an error in status(), which Write returns: no batch is
-// ever written without one of its operations.
+// A batch copies keys and values into one buffer, which Clear keeps for the next batch. An
+// operation that does not fit is not added and leaves an error in status(), which Write returns. So
+// an incomplete batch is never written.
 //
 // Thread-compatible: several threads may write the same batch while none changes it.
 #pragma once
@@ -49,9 +49,10 @@ class BatchCall;
 // Updates that are made together: see the head of this header.
 class WriteBatch {
  public:
-  // Limits of one batch: operations and conditions, and bytes of their keys and values. While it is
-  // written, the memory for pages grows beyond cache_bytes by the pages that it changes, and a log
-  // takes as many bytes again; opening the database after a crash reads that part of the log at once.
+  // Limits of one batch: the number of operations and conditions, and the bytes of their keys and
+  // values. While a batch is written, the memory for pages grows beyond cache_bytes by the pages
+  // that it changes, and the log grows by the bytes of the batch. Opening the database after a
+  // crash reads that part of the log at once.
   static constexpr std::size_t kSizeMax = std::size_t{1} << 20;
   static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
 
@@ -62,11 +63,12 @@ class WriteBatch {
   void Set(StringArg key, StringArg value, IntegerArg<std::uint64_t> expire_at);
   // Removes a record, if there is one.
   void Remove(StringArg key) { Add(&operations_, Kind::kRemove, key, {}); }
-  // Removes the records of [from, to), or from `from` on without `to`, of an ordered database.
+  // Removes the records of [from, to), or all from `from` on if there is no `to`. Only for ordered
+  // databases.
   void RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
     Add(&ranges_, to ? Kind::kRemoveRange : Kind::kRemoveFrom, from, to.value_or(std::string_view()));
   }
-  // Adds a condition on the record before the batch. Its value is copied.
+  // Adds a condition on the record as it is before the batch. Copies the value of the condition.
   void Expect(StringArg key, const hako::Expect& expected);
   // Makes Write store this number as the applied index. The last call counts.
   void SetAppliedIndex(IntegerArg<std::uint64_t> index) { applied_index_ = index; }
@@ -77,7 +79,7 @@ class WriteBatch {
   // The number of operations and conditions, and the bytes of their keys and values.
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return bytes_.size(); }
-  // Whether Write would change and check nothing.
+  // Whether the batch has no operation, condition or applied index.
   bool IsEmpty() const { return size() == 0 && !applied_index_; }
   // Returns OK, or why an operation could not be added: OutOfRange beyond a limit,
   // ResourceExhausted if memory ran out.
@@ -105,15 +107,15 @@ class WriteBatch {
   Operations operations_;  // Set and Remove
   Operations ranges_, conditions_;
   std::optional<std::uint64_t> applied_index_;
-  std::vector<std::uint64_t> times_;  // when the records of operations_ expire; a record beyond its end never does
+  std::vector<std::uint64_t> times_;  // when the records of operations_ expire; operations past its end set records that never expire
   Status status_;
 };
 
 namespace internal {
 
-// A WriteBatch as the Batch of one ProcessMulti: the keys of its conditions, then those of its
-// operations. Ranges are removed before the operations take effect, so an operation that a later
-// range would undo becomes a Remove.
+// Presents a WriteBatch as the Batch of one ProcessMulti: the keys of the conditions, then those of
+// the operations. ProcessMulti removes ranges before the operations take effect, so an operation
+// that a later range would undo becomes a Remove.
 class BatchCall {
  public:
   // Returns a negative number if the first key is below the second.

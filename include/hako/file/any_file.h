@@ -1,6 +1,6 @@
-// A file whose type is chosen at run time, at the cost of a virtual call per access. It models File
-// without refinements: an engine on an AnyFile uses ReadAt and WriteAt, even if it wraps a mapped
-// file.
+// A file whose type is chosen at run time, at the cost of a virtual call per access. AnyFile models
+// File without refinements: an engine on it uses ReadAt and WriteAt, even if the wrapped file is
+// mapped.
 //
 // Threads and errors: as the wrapped file.
 #pragma once

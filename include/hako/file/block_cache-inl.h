@@ -46,7 +46,7 @@ template <BlockDevice Device>
 template <class F>
 Status BlockCache<Device>::ForEachPart(std::uint64_t offset, const std::byte* bytes, std::size_t size, F&& access) {
   const std::size_t usual = request_max_ * block_size_;
-  // Whether the rest of the request, from this start of a block on, can bypass the frames.
+  // Whether the rest of the request, from the block that starts here, can bypass the frames.
   const auto is_long = [&](std::size_t begin) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(bytes + begin) % memory_alignment_ == 0;
     return aligned && request_max_ > 1 && size > begin && size - begin > usual;
@@ -172,7 +172,7 @@ Status BlockCache<Device>::AccessLong(std::uint64_t offset, std::byte* bytes, st
   const iovec part = {bytes, size};
   if constexpr (kWrites) {
     fresh_.Remove(first, end);
-    Forget(first, end);  // dirty blocks must not be written after this
+    Forget(first, end);  // no dirty block may be written after this
     const Status status = device_.Write({offset, std::span(&part, 1)});
     Forget(first, end);  // drop blocks that were read meanwhile
     return status;
@@ -202,7 +202,7 @@ Status BlockCache<Device>::ReadDevice(std::uint64_t offset, std::span<std::byte>
   return absl::OkStatus();
 }
 
-// Releases the clean frames of these bytes in a cache that keeps no blocks.
+// Frees the clean frames of these bytes if the cache keeps no blocks.
 template <BlockDevice Device>
 void BlockCache<Device>::ReleaseClean(std::uint64_t offset, std::size_t size) {
   if (size == 0) return;
@@ -214,9 +214,9 @@ void BlockCache<Device>::ReleaseClean(std::uint64_t offset, std::size_t size) {
   }
 }
 
-// Takes frames for the blocks whose bits are set in `which`, linked and busy. If a shard has too
-// few frames, takes none and returns the shard in *full; *dirty is then a frame of it that must be
-// written first, or kNone if all are busy.
+// Takes frames for the blocks whose bits are set in `which`, and makes them linked and busy. If a
+// shard has too few frames, takes none, sets *full to the shard, and *dirty to a frame of the shard
+// that must be written first, or kNone if all are busy.
 template <BlockDevice Device>
 bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64_t first, std::uint64_t which, std::uint32_t* dirty,
                                     Shard** full) {
@@ -247,8 +247,8 @@ bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64
   return *full == nullptr;
 }
 
-// Takes a frame that is not busy. Without `dirty`, takes a clean one. With `dirty`, takes the next
-// one in CLOCK order; if that frame is dirty, returns it in *dirty and takes none.
+// Takes a frame that is not busy. If `dirty` is nullptr, takes a clean frame. Otherwise takes the
+// next frame in CLOCK order; if that frame is dirty, takes none and returns it in *dirty.
 template <BlockDevice Device>
 std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) {
   if (const std::uint32_t frame = shard.free; frame != kNone) {
@@ -279,7 +279,7 @@ std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) 
 }
 
 // Reads the wanted blocks, which are busy, by as few transfers as possible. Each block in a gap is
-// read into separate scratch memory. If the gaps shared one, a file system that verifies data after
+// read into separate scratch memory: if gaps shared memory, a file system that verifies data after
 // a read could find the bytes of another block there.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadRuns(std::uint64_t first, std::span<const std::uint32_t> frames, std::uint64_t wanted) {
@@ -323,8 +323,8 @@ Status BlockCache<Device>::ReadMulti(std::span<const ReadRequest> reads) {
 }
 
 // Reads the missing blocks of the requests together, as far as frames allow. Repeats failed reads
-// one by one, and returns only the errors of these. The thread waits for nothing while it has busy
-// frames.
+// one by one, and returns only errors of the repeated reads. The thread does not wait while it has
+// busy frames.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
   if (reads.size() > 1 && request_max_ > 1 && failure_.IsOk()) {

@@ -6,30 +6,30 @@
 // its dirty neighbours are written with it and stay cached, clean (the batching of Tkrzw 0.9.20).
 // Long requests for whole blocks bypass the frames, to and from the caller's memory. Blocks are
 // evicted by CLOCK, those requested only once first. So a series of small appends costs one long
-// write in the end, and no read.
+// write and no read.
 //
 // Blocks are divided into shards, each with a lock. The 32 blocks of a group are in one shard, so
 // that neighbours are found together. A request locks the shards of its blocks in ascending order,
 // and holds no lock during a transfer.
 //
 // With BlockCacheLimits::writes_behind, a background thread writes dirty blocks that were not
-// requested again, each time that as many blocks have become dirty as half of the frames. The first
-// such time starts the thread. Then a thread that needs a frame seldom has to write one first.
-// Appends still go in long runs, with one more transfer for each such time.
+// requested again. It is started, and woken, each time half as many blocks as there are frames have
+// become dirty. So a thread that needs a frame seldom has to write a block first. Appends are still
+// written in long runs, with one more transfer for each wake-up.
 //
 // Invariants
 //   1. A block is in at most one frame, in the shard given by its number.
 //   2. A busy frame is being read or written by the one thread that made it busy; no other thread
 //      accesses its bytes. A thread with busy frames never waits for another thread's busy frames.
 //   3. A dirty frame differs from the device, and is evicted only after it was written.
-//   4. A request takes all frames that it needs at one moment, or none.
+//   4. A request takes all frames that it needs in one step, or none.
 //   5. A fresh block is zero on the device and in no frame.
-//   6. Once any thread has failed to write a dirty block, writes are refused and Flush fails, with
-//      that first error, because earlier writes are missing on the device. Reads continue: they
-//      find the written bytes in the frames, and leave the frames unchanged.
-//   7. The writer thread has no privilege: it makes idle dirty frames busy as any request does,
-//      waits for no frame, and holds no lock while it writes. Invariant 6 applies to its failures.
-//      Stop() ends it.
+//   6. Once a thread has failed to write a dirty block, all writes and Flush return that first
+//      error, because earlier writes are missing on the device. Reads continue: they find the
+//      written bytes in the frames, and leave the frames unchanged.
+//   7. The writer thread follows the rules of requests: it makes idle dirty frames busy, waits for
+//      no frame, and holds no lock while it writes. Invariant 6 applies to its failures. Stop()
+//      ends the thread.
 //
 // Thread-safe.
 #pragma once
@@ -78,7 +78,7 @@ concept BlockDevice = requires(D& device, const Transfer& transfer, std::span<co
 
 struct BlockCacheLimits {
   std::size_t block_size;            // a power of two, at least 512
-  std::size_t bytes;                 // of frames, at least kBytesMin; 0 = kBytesOfNone bytes of frames, in which no block stays cached
+  std::size_t bytes;                 // of frames, at least kBytesMin; 0 = kBytesOfNone bytes, in which no block stays cached
   std::size_t memory_alignment = 1;  // alignment of the memory that the device accepts
   bool batches = true;               // false: one block per transfer
   bool writes_behind = false;        // a thread writes dirty blocks ahead of need; ignored without batches or if no block stays
@@ -136,7 +136,7 @@ class BlockCache {
 
   // Writes the blocks that are dirty at the call, in file order and in long runs.
   Status Flush();
-  // Stops the writer thread; from now on only callers use the device.
+  // Stops the writer thread. From then on only callers use the device.
   // REQUIRES: no other thread writes meanwhile (unchecked: the cache does not count its users)
   void Stop() {
     writer_.reset();
@@ -145,8 +145,8 @@ class BlockCache {
   // Drops the blocks from `offset` on, a multiple of the block size.
   // REQUIRES: a multiple, and no other thread accesses them meanwhile
   void Drop(std::uint64_t offset);
-  // Declares the bytes from `begin` to `end`, multiples of the block size, as new on the device and
-  // zero.
+  // Declares that the bytes from `begin` to `end`, multiples of the block size, are new on the
+  // device and zero.
   void AddFresh(std::uint64_t begin, std::uint64_t end) {
     HAKO_DCHECK(begin % block_size_ == 0 && end % block_size_ == 0);
     fresh_.Add(begin / block_size_, end / block_size_);
@@ -162,13 +162,13 @@ class BlockCache {
   static constexpr std::size_t kGap = 8;             // cached blocks reread rather than splitting a read
   static constexpr std::size_t kAtOnce = 64;         // transfers per batch
   static constexpr std::size_t kNever = ~std::size_t{0};
-  static constexpr std::size_t kFewFrames = 64;  // once more are used, the rest gets huge pages
+  static constexpr std::size_t kFewFrames = 64;  // once more frames than this are used, the rest get huge pages
 
   struct Frame {
     std::uint64_t block = kNoBlock;
     std::uint32_t next = kNone;  // next frame of the same hash, or next free one
     bool dirty = false, busy = false;
-    bool seen = false, recent = false;  // requested; requested again since the hand passed
+    bool seen = false, recent = false;  // requested once; requested again since the CLOCK hand passed
   };
   struct alignas(64) Shard {
     mutable sync::Mutex mutex;         // also guards the frames of the shard

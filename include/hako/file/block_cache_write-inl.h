@@ -5,8 +5,8 @@
 
 namespace hako {
 
-// Writes a dirty frame and those of its shard that would have to be written next, each with its
-// dirty neighbours.
+// Writes a dirty frame, and the frames of its shard that would have to be written next, each with
+// its dirty neighbours.
 template <BlockDevice Device>
 Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
   std::array<std::uint64_t, kAtOnce / 2> blocks;
@@ -22,7 +22,8 @@ Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
   }
   Batch batch(*this);
   for (const std::uint64_t block : std::span(blocks).first(request_max_ == 1 ? std::min<std::size_t>(count, 1) : count)) {
-    // Start at the first of the dirty blocks of the group that lead up to this one without a gap.
+    // Start at the first block of the unbroken run of dirty blocks before this one, within the
+    // group.
     std::uint64_t first = block;
     {
       sync::MutexLock lock(shard.mutex);
@@ -70,8 +71,8 @@ Status BlockCache<Device>::WriteBatch(Batch* batch) {
   return status;
 }
 
-// A call that finds the writer awake, even if it is about to sleep, does not wake it; the next call
-// does.
+// Does nothing if the writer is awake. If the writer is just going to sleep, the next call wakes
+// it.
 template <BlockDevice Device>
 void BlockCache<Device>::WakeWriter() {
   if (writer_is_up_.load(std::memory_order_relaxed) || writer_is_up_.exchange(true)) return;
@@ -141,7 +142,7 @@ std::uint32_t BlockCache<Device>::FindIdle(Shard& shard, std::uint64_t block) {
   return frame;
 }
 
-// Writes the dirty ones among these ascending blocks.
+// Writes those of the blocks, which ascend, that are dirty.
 template <BlockDevice Device>
 Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
   Batch batch(*this);
@@ -187,8 +188,8 @@ void BlockCache<Device>::Drop(std::uint64_t offset) {
   }
 }
 
-// A read after a failed write. The cache may have no clean frame, so the read leaves it unchanged:
-// it copies bytes from existing frames and reads the rest into separate memory.
+// Reads after a failed write. The cache may have no clean frame, so the read does not change it: it
+// copies bytes from existing frames and reads the rest into separate memory.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadBeside(std::uint64_t offset, std::byte* bytes, std::size_t size) {
   ScratchBuffer& scratch = ThreadScratch<BlockCache>::Get();

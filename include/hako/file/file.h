@@ -1,9 +1,9 @@
 // The File concept and its refinements: the functions through which an engine uses the device that
 // holds its bytes.
 //
-// A File is deliberately thin. Opening by path, locking and tuning belong to each file type; an
-// engine receives an open file. Engines test for refinements with `if constexpr` and must work
-// without them.
+// A File has few functions. Opening by path, locking and tuning belong to each file type; an engine
+// receives an open file. Engines test for refinements with `if constexpr` and must work without
+// them.
 #pragma once
 
 #include <array>
@@ -41,10 +41,10 @@ concept File = std::movable<F> &&
   { f.Close() } -> std::same_as<Status>;
 };
 
-// Bytes in the address space. Growth never moves the base: a view stays valid until Close.
-// SyncRange is Sync for one range and for the file's size. A read-only file allows stores through
-// MutableView. They are private to this handle and never reach the device, so an engine can recover
-// a read-only file in memory.
+// A file mapped into the address space. Growth never moves the base: a view stays valid until
+// Close. SyncRange is Sync for one range and for the file's size. A read-only file allows stores
+// through MutableView, which are private to this handle and never reach the device. So an engine
+// can recover a read-only file in memory.
 template <class F>
 concept MappedFile = File<F> && requires(F& f, const F& cf, std::uint64_t offset, std::size_t size) {
   // REQUIRES for both: inside Size() (checked in MutableView)
@@ -67,19 +67,20 @@ Status SyncPart(F& file, std::uint64_t offset, std::size_t size) {
 // Equal identities at two opens mean that the page cache has been kept since: it still holds
 // everything that a killed process stored through a map. A copied file, another boot or a file system
 // that was unmounted and mounted again has another identity. If only `boot` is the same, the bytes
-// may still be complete, but only the person who copied or unmounted the file can know.
+// may still be complete, but only the person who copied the file or unmounted the file system can
+// know.
 struct FileIdentity {
   std::array<std::byte, 16> boot_id{};  // names the boot, the mounted file system and the life of the inode
   std::uint64_t device = 0;             // st_dev of stat(2), or the number of the file system
   std::uint64_t inode = 0;              // st_ino
   std::uint64_t boot = 0;               // names the boot alone; 0 = unknown
-  // Equal in all parts.
+  // Whether all parts are equal.
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
-// What Open of a mapped HashDBM does with the updates of a killed process of this boot if some of
-// them may be missing: the file is a copy of the one that the process had mapped, or its file
-// system was unmounted and mounted again.
+// What Open of a mapped HashDBM does with the updates of a killed process of this boot if some may
+// be missing, because the file is a copy of the one that the process had mapped, or the file system
+// was unmounted and mounted again.
 enum class UnprovenUpdates {
   kRefuse,  // FailedPrecondition
   kAccept,  // checks the file and takes all updates: it was copied after the process had ended, or unmounted cleanly
@@ -125,9 +126,8 @@ concept CountingFile = File<F> && requires(const F& cf) {
   { cf.counters() } -> std::same_as<FileCounters>;
 };
 
-// A file whose bytes can be read from the device itself, although memory has copies of them.
-// ReadDevice writes newer bytes to the device, then reads from it; where the system cannot do this,
-// it is ReadAt.
+// A file that can bypass copies of its bytes in memory and read from the device. ReadDevice writes
+// newer bytes to the device, then reads from it. If the system cannot do this, it is ReadAt.
 template <class F>
 concept DeviceFile = File<F> && requires(const F& cf, std::uint64_t offset, std::span<std::byte> out) {
   { cf.ReadDevice(offset, out) } -> std::same_as<Status>;
@@ -143,10 +143,10 @@ Status ReadFromDevice(const F& file, std::uint64_t offset, std::span<std::byte> 
   }
 }
 
-// What Close undoes after an opening that failed: nothing; the bytes that were written to a file
-// which was empty or had only zeros; or the creation of the file.
+// What Close undoes after a failed opening: nothing; all bytes written to a file that was empty or
+// had only zeros; or the creation of the file.
 enum class TakeBack { kNothing, kBytes, kFile };
-// A file whose opener can undo the opening: a call that opens it and then fails leaves everything
+// A file whose opening can be undone, so that a call that opens it and then fails leaves everything
 // as it was. Close undoes nothing unless SetTakeBack is called. WasCreated tells whether Open
 // created the file.
 template <class F>
@@ -160,7 +160,7 @@ enum class OpenMode {
   kReadOnly,   // the file must exist; other readers may have it open too
   kReadWrite,  // the file must exist; no other holder may have it open
   kCreate,     // as kReadWrite, and an absent file is created
-  kTruncate,   // as kCreate, and the file's content is dropped once nothing else of Open can fail
+  kTruncate,   // as kCreate, and the last step of Open drops the file's content
 };
 
 // How a file is opened, allocated and accessed.
@@ -171,9 +171,9 @@ struct FileOptions {
   // ended.
   std::chrono::milliseconds lock_timeout{0};
   // Mapped files: address space to reserve, in bytes; the largest size that the file can grow to
-  // while open. 0 = its present size and a share of the address space, up to 1 TiB: less for each
-  // of thousands of databases in one process, or where the system allows less (ulimit -v); see
-  // base/address_space.h.
+  // while open. 0 = its present size plus a share of the address space, up to 1 TiB. The share is
+  // smaller if there are thousands of databases in the process, or if the system limits the address
+  // space (ulimit -v); see base/address_space.h.
   std::uint64_t reserve_bytes = 0;
   // Space is allocated ahead of Size() in steps of an eighth of the size, within these bounds in
   // bytes. Close gives the rest back. A grow_min of 0 means 2 MiB once the file exceeds 128 KiB; a
@@ -191,9 +191,9 @@ struct FileOptions {
   // I/O, or for a mapped file.
   bool direct = false;
   // Direct I/O: bytes of a block, a power of two; 0 = the device's preference, at least 4096.
-  // Without direct I/O a value other than 0 is InvalidArgument, and so is `padding`. The other
-  // options of one type of file are ignored by the others: reserve_bytes and huge_pages by
-  // positional ones, cache_bytes without direct I/O.
+  // Without direct I/O a value other than 0 is InvalidArgument, and so is `padding`. Other options
+  // that do not apply to a type of file are ignored: reserve_bytes and huge_pages by positional
+  // files, cache_bytes without direct I/O.
   std::uint64_t block_size = 0;
   // Direct I/O: bytes of the block cache; 0 = none, except for 1 MiB of buffers for transfers.
   std::uint64_t cache_bytes = std::uint64_t{64} << 20;

@@ -1,19 +1,21 @@
-// Identifies a file and its page cache: tells the successor of a killed process whether the kernel
-// still holds all its stores.
+// Identifies a file and its page cache. A process that opens the file of a killed process can tell
+// by it whether the kernel still holds all stores of that process.
 //
-// Stores through a map live in the page cache. It ends with the boot, and when the file system is
-// unmounted or shut down; some writes may never have reached the device then. So an identity names
-// the boot, the mounted file system and the inode, with the inode's generation and creation time.
-// Overwriting a file with other bytes within one boot does not change it.
+// Stores through a map live in the page cache. The page cache is lost at the end of the boot, and
+// when the file system is unmounted or shut down, and some writes may never have reached the
+// device. So an identity names the boot, the mounted file system and the inode, with the inode's
+// generation and creation time. Overwriting a file with other bytes within one boot does not change
+// it.
 //
 // An identity names the file system rather than the mount, because one file system may be mounted
 // many times: a container that is started again reaches its files through another mount.
-//   ext4, xfs, btrfs  the inode number of its folder in /sys/fs, which changes each time that it is
-//                     mounted
-//   tmpfs             its f_fsid, which is random for each instance; its bytes end with it
-//   overlay           its f_fsid, and that no file system of the first line was mounted since: so
-//                     the one below it was not, either. An overlay over other file systems is taken
-//                     to be the same.
+//   ext4, xfs, btrfs  the inode number of the file system's folder in /sys/fs, which changes at
+//                     each mount
+//   tmpfs             its f_fsid, which is random for each instance; the bytes are lost with the
+//                     instance
+//   overlay           its f_fsid, and that no ext4, xfs or btrfs was mounted since, so the one
+//                     below the overlay was not mounted again. An overlay over other file systems
+//                     counts as the same.
 //   others            the mount
 #pragma once
 

@@ -3,8 +3,8 @@
 // Between processes it is an OFD lock (fcntl F_OFD_SETLK) on the whole file. It belongs to the open
 // file description, so it ends with a killed process, and closing another descriptor of the same
 // file does not drop it, unlike a classic POSIX lock. Within the process a registry by (device,
-// inode) comes first: it tells whether this process is the holder, wakes waiters without polling,
-// and works even where a file system assigns locks to processes.
+// inode) is checked first: it tells whether this process is the holder, wakes waiters without
+// polling, and works even if a file system assigns locks to processes.
 //
 // Threads: lock and unlock from any thread; threads must not share one FileLock.
 #pragma once
@@ -34,8 +34,8 @@ class FileLock {
   FileLock& operator=(const FileLock&) = delete;
   ~FileLock() { Release(); }
 
-  // Locks the open file `fd`, for a writer or a reader, waiting until `deadline` for the current
-  // holder. Returns Unavailable after that. `path` is for the message.
+  // Locks the open file `fd` for a writer or a reader. Waits for the current holder until
+  // `deadline`, then returns Unavailable. `path` is for the message.
   // REQUIRES: not held; for a writer, `fd` is open for writing
   Status Acquire(int fd, Key key, bool writer, std::chrono::steady_clock::time_point deadline, const std::string& path);
 

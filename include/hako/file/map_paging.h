@@ -1,8 +1,8 @@
 // How the system pages a mapped file: by huge pages, or by small ones.
 //
-// A huge page makes random access to cached data a third faster and filling a file far cheaper. The
-// cost is in I/O: a store dirties the whole page, so that a sync after each update writes 2 MiB for
-// each page that it touched, and a page that is not in memory is read whole. So huge pages are
+// Huge pages make random access to cached data a third faster and filling a file far cheaper. The
+// cost is in I/O: a store dirties a whole huge page, so that a sync after each update writes 2 MiB
+// for each changed page, and a page that is not in memory is read whole. So huge pages are
 // requested for the part by which a file grows while it is open. The part that exists at Open is
 // paged as the system decides: huge pages already in memory stay, and a file larger than memory is
 // read by small pages.

@@ -2,7 +2,7 @@
 // system calls, locks or copies.
 //
 // Address space for the largest size (FileOptions::reserve_bytes) is mapped once at Open, as LMDB
-// does. Growth allocates blocks behind it and moves nothing, so views stay valid. By default each
+// does. Growth allocates blocks after it and moves nothing, so views stay valid. By default each
 // file gets a share of the address space (base/address_space.h), so that tens of thousands can be
 // open; a file that has outgrown its share gets a larger one at the next Open. Access to a page
 // beyond the file's end raises SIGBUS; so does access through a view above the new size after
@@ -95,7 +95,7 @@ class MemoryMapParallelFile {
     return is_read ? absl::OkStatus() : ReadAt(offset, out);
   }
   Status Resize(std::uint64_t size) { return posix_->Resize(size); }
-  // The size that the file can grow to while open.
+  // Returns the size to which the file can grow while open.
   std::uint64_t SizeMax() const { return map_.size; }
   Status Sync();
   Status SyncRange(std::uint64_t offset, std::size_t size);

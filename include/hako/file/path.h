@@ -15,8 +15,9 @@ namespace hako {
 // Syncs the directory of `path`, so that creating, renaming or removing `path` survives a power
 // cut. Needs memory only for an error.
 Status SyncDirectoryOf(const std::string& path);
-// As SyncDirectoryOf, with its result in *status. Returns false if the directory cannot be opened,
-// or its file system does not sync directories: then nothing was synced, and *status is an error.
+// As SyncDirectoryOf, with the result in *status. Returns false if nothing was synced, because the
+// directory cannot be opened or its file system does not sync directories; *status is then an
+// error.
 bool TrySyncDirectoryOf(const std::string& path, Status* status);
 
 // Renames `from` to `to` durably, replacing an existing file. Both must be in one file system.

@@ -25,7 +25,8 @@
 
 namespace hako {
 
-// The bytes of a file from `offset` on that belong in `parts`, or come from them.
+// One transfer between the bytes of a file from `offset` on and the parts of memory, in their
+// order.
 struct Transfer {
   std::uint64_t offset;
   std::span<const iovec> parts;

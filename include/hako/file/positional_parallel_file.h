@@ -5,11 +5,11 @@
 // a killed process are in the file. With FileOptions::direct (Tkrzw's direct I/O) whole blocks are
 // transferred past the page cache, through a separate block cache (file/block_cache.h) with a
 // writer thread: blocks that it has not written are lost with the process. In both cases
-// unsynchronized writes may be lost in a power cut, in any order. Once a block could not be
-// written, no further write is accepted and no Sync succeeds.
+// unsynchronized writes may be lost in a power cut, in any order. After a block could not be
+// written, all writes and Sync fail.
 //
-// It is not a KernelBackedFile: an engine on it keeps a part of its state in memory, so the file
-// alone does not have the state at a kill.
+// The class is not a KernelBackedFile: an engine on it keeps a part of its state in memory, so
+// after a kill the file alone does not have the whole state.
 //
 // Threads: as File and BatchFile (file/file.h).
 #pragma once
@@ -23,7 +23,6 @@
 
 #include "hako/base/status.h"
 #include "hako/file/block_cache.h"
-#include "hako/file/bounds.h"
 #include "hako/file/file.h"
 #include "hako/file/positional_device.h"
 #include "hako/file/posix_file.h"

@@ -10,8 +10,8 @@
 //    to it cannot run out of space. Holes that a file has when it is opened are filled before the
 //    first growth or sync, because until then it may turn out not to be a database. This does not
 //    hold on file systems that copy blocks when they are changed. On btrfs a new file gets the
-//    attribute that prevents these copies (chattr +C), but files made by other programs lack it,
-//    and a block that is shared by a snapshot or reflink is copied once.
+//    attribute that prevents such copies (chattr +C). But files made by other programs lack it, and
+//    a block shared by a snapshot or reflink is still copied once.
 // 2. Bytes in [size(), allocated()) are zero.
 // 3. The file is not changed before the lock is held.
 // 4. A file that Open has created is removed again if Open fails.
@@ -40,8 +40,8 @@ namespace hako {
 
 class PosixFile {
  public:
-  // Opens `path` with `options`. The file never grows beyond `size_max`, and is refused for writing
-  // if it is longer already.
+  // Opens `path` with `options`. The file never grows beyond `size_max`. A file that is already
+  // longer is not opened for writing.
   static StatusOr<std::unique_ptr<PosixFile>> Open(const std::string& path, const FileOptions& options, std::uint64_t size_max);
 
   PosixFile(const PosixFile&) = delete;
@@ -54,13 +54,13 @@ class PosixFile {
   std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
   FileIdentity identity() const;
-  // With kTruncate: drops the content, as the last step of Open, which cannot be taken back.
+  // With kTruncate: drops the content. This cannot be undone, so it is the last step of Open.
   // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
   Status DropContent();
   // See UndoableFile. Close undoes the creation of a file until its type sets kNothing.
   bool was_created() const { return was_created_; }
   void set_take_back(TakeBack what) { take_back_ = what; }
-  // The file was renamed to this absolute path. Needs no memory.
+  // Call when the file was renamed to this absolute path. Needs no memory.
   // REQUIRES: no other thread uses the file (unchecked: uses leave no trace)
   void NoteRenamed(std::string&& path) { path_.swap(path); }
   bool is_inherited() const { return process_ != getpid(); }  // whether this process is a forked child, which must not change the file

@@ -7,8 +7,8 @@
 // gets the defaults of a new file. An error leaves the old file unchanged and removes the new one.
 // A killed process may leave a file NAME.XXXXXXXX.hako-new, which can be removed.
 //
-// The old file stays locked until the new one is in place, so a database that is open in any
-// process is never replaced: that is Unavailable.
+// The old file stays locked until the new one is in place. A database that is open in any process
+// is never replaced: the call returns Unavailable.
 #pragma once
 
 #include <chrono>
@@ -42,7 +42,7 @@ class FileReplacement {
   const std::string& target() const { return target_; }  // absolute; without a symbolic link as its last component
   const std::string& path() const { return path_; }      // of the new file
   int fd() const { return fd_; }                         // of the new file, open for writing
-  // Whether the target now is the new file, though a power cut may still undo that.
+  // Whether the new file is at the target. A power cut may still undo that.
   bool is_in_place() const { return path_.empty(); }
 
   // Syncs the new file and renames it over the old one.
@@ -67,8 +67,8 @@ class FileReplacement {
   std::unique_ptr<FileLock> lock_;
 };
 
-// A file type whose open and locked handle ReplaceFile can exchange for that of the new file. One
-// with NoteRenamed(std::string&&) learns its new path then.
+// A file type whose open and locked handle ReplaceFile can exchange for that of the new file. If
+// the type has NoteRenamed(std::string&&), ReplaceFile passes it the new path.
 template <class F>
 concept ReplaceableFile = PathFile<F> && requires(const F& file) {
   { file.lock_key() } -> std::same_as<FileLock::Key>;

@@ -1,12 +1,12 @@
-// A file of a log archive: one segment of the log of a database (format/log_format.h), which the
-// log itself no longer needs. All numbers are little-endian.
+// A file of a log archive: one segment of the log of a database (format/log_format.h) that the log
+// itself no longer needs. All numbers are little-endian.
 //
 // The name of the file is the sequence of the segment, in 20 decimal digits, with the suffix .hka.
 // The records follow the header at kLogSegmentHeader, from first_lsn up to end_lsn, as they were in
-// the log. All of them are valid: the file ends where the next segment of the history begins.
+// the log. All of them are valid, and end_lsn is where the next segment of the history begins.
 //
-// Each opening of the database begins a log with another id. A file names the segment before it by
-// that segment's log and sequence, so segments of two branches of a history never fit together.
+// Each opening of the database begins a log with another id. A file names the previous segment by
+// its log and sequence, so segments of two branches of a history never fit together.
 //
 // Version history
 //   1  the first
@@ -27,7 +27,7 @@ inline constexpr std::array<char, 16> kArchiveMagic = {'h', 'a', 'k', 'o', ' ', 
 inline constexpr std::uint32_t kArchiveVersion = 1;
 inline constexpr std::string_view kArchiveSuffix = ".hka";
 inline constexpr std::size_t kArchiveDigits = 20;
-inline constexpr std::string_view kArchiveOwner = "owner";  // a file with the path of the database, which locks it
+inline constexpr std::string_view kArchiveOwner = "owner";  // a file with the path of the database that has locked the archive
 
 struct ArchiveHeader {
   std::array<char, 16> magic;

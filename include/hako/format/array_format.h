@@ -20,8 +20,8 @@
 //              (format/page_format.h) if they fit there (k <= 384), else at the beginning of the
 //              page.
 //   directory  u32[1024]: the ids of the children; 0 = none
-// The shape in the line of a page stores the level of the page, and its number in the fields that
-// describe the slots of a tree's page.
+// The shape in the line of a page stores the level of the page. It stores the page's number in the
+// fields that describe the slots in a page of a tree.
 //
 // Version history
 //   1  the first
@@ -71,7 +71,7 @@ struct DirectoryEntry {
 };
 static_assert(sizeof(DirectoryEntry) == 6 && alignof(DirectoryEntry) == 1);
 
-// Stores the number of a page of an array in the shape of its line.
+// Returns the shape of a page's line, with its level and number.
 inline PageShape ArrayPageShape(unsigned level, std::uint64_t number, unsigned units) {
   PageShape shape;
   shape.kind = static_cast<std::uint8_t>(level);
@@ -85,16 +85,16 @@ inline std::uint64_t NumberOfArrayPage(const PageShape& shape) {
   return std::uint64_t{shape.count} << 32 | std::uint64_t{shape.heap} << 16 | shape.prefix;
 }
 
-// How many records of a width a leaf has, and where they are in memory.
+// The layout of a leaf: how many records of a width it has, and where they are in memory.
 //
-// The number of records in a leaf is the one with the least space for each record, among those
-// whose full image takes at most 17 units of 512 bytes. Images and entries of the page map are
-// counted; together they exceed the width by at most 12 % and a bit. Numbers whose presence bits
-// fit into the hints of a line are preferred, as long as they stay within that bound.
+// Among the numbers of records whose full image takes at most 17 units of 512 bytes, a leaf has the
+// number with the least space for each record. This space includes the image and the entry of the
+// page map, and exceeds the width by at most 12 % and a bit. Numbers whose presence bits fit into
+// the hints of a line are preferred within that bound.
 struct ArrayShape {
   unsigned width = 0;
   unsigned per_leaf = 0;    // records of a leaf, at least 2
-  unsigned data_begin = 0;  // where the records begin in a leaf; bits that are not in the line are before them
+  unsigned data_begin = 0;  // where the records begin in a leaf; presence bits that are not in the line precede them
   unsigned units = 0;       // of a leaf in memory
 
   static constexpr unsigned kImageUnitsMax = 17;

@@ -1,5 +1,5 @@
-// A bucket: 64 bytes, one cache line, ten entries. It is in memory or in a file, in the machine's
-// own byte order (little-endian).
+// A bucket: 64 bytes (one cache line) with ten entries. It is in memory or in a file, in the
+// machine's byte order (little-endian).
 //
 //   offset  0  tags[10]   u16 each: 16 bits of the key hash; see TagBase
 //          20  slots[10]  u32 each: the record's handle; 0 = empty entry
@@ -9,8 +9,8 @@
 //   1. An entry exists if and only if its slot is not 0. Storing the slot publishes or removes the
 //      entry. An insertion writes the tag before the slot.
 //   2. If the link flag is set, slots[9] is not an entry but the id of an overflow bucket. slots[9]
-//      and header are one aligned 64-bit word, stored at once, so that an entry becomes a link or
-//      the reverse in a single step, even if the process is killed.
+//      and header are one aligned 64-bit word, stored at once, so that an entry becomes a link, or
+//      a link an entry, in a single step even if the process is killed.
 //   3. A bucket's header guards its whole chain; an overflow bucket's header has only its link
 //      flag.
 //   4. The tag in a bucket at depth d (the number of low hash bits that select the bucket) is bits

@@ -69,7 +69,7 @@ struct HashSuperBlock {
   Le<std::uint64_t> clean;  // 1 = closed cleanly; then the next five fields are valid
   Le<std::uint64_t> num_lines;
   Le<std::uint64_t> index_extents;
-  Le<std::uint64_t> index_check;  // checksum of the index, in its extents or behind the note
+  Le<std::uint64_t> index_check;  // checksum of the index, in its extents or after the note
   Le<std::uint64_t> note_size;    // of the closing note, at tail
   Le<std::uint64_t> note_check;
   std::array<std::byte, 64> metadata;  // the user's
@@ -88,8 +88,8 @@ struct HashSuperBlock {
   std::array<std::byte, 16> log_id;
   Le<std::uint64_t> log_lsn;
   Le<std::uint64_t> log_sequence;
-  // Names the file and the boot in which a process last mapped it; 0 = it was not mapped, or was
-  // not in the page cache.
+  // Names the file and the boot in which a process last mapped it; 0 = the last user did not map
+  // the file, or its pages were not in the page cache.
   Le<std::uint64_t> map_identity;
   // The latest time that the database has seen, in milliseconds since 1970; 0 = records do not
   // expire.
@@ -98,7 +98,7 @@ struct HashSuperBlock {
   // unknown.
   Le<std::uint64_t> first_expiry;
   Le<std::uint64_t> file_id;  // random; 0 in files of an older library
-  // The boot that map_identity names, alone; 0 = map_identity is 0, or the boot is unknown.
+  // Names the boot of map_identity alone; 0 = map_identity is 0, or the boot is unknown.
   Le<std::uint64_t> map_boot;
   std::array<std::byte, 192> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
@@ -107,9 +107,10 @@ static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && o
 
 inline std::uint64_t CheckOf(const HashSuperBlock& block) { return Hash64(&block, offsetof(HashSuperBlock, check), 0x68616b6f); }
 
-// Updated by single stores into the map. It names the boot and the inode, and is trusted only while
-// they are the same: then the page cache still has everything that was stored. Sealed fields have a
-// check in their upper bits (SealLive); applied_index has none.
+// The state of the process that has the file open, updated by single stores into the map. It names
+// the boot and the inode, and is trusted only while they are the same: then the page cache still
+// has everything that was stored. Sealed fields have a check in their upper bits (SealLive);
+// applied_index has none.
 struct LiveState {
   std::uint64_t in_use;  // 1 while a process has the file open for writing
   std::array<std::byte, 16> boot_id;
@@ -134,7 +135,7 @@ inline constexpr std::uint64_t kPoisoned = 0x70'6f'69'73'6f'6e'65'64;
 inline constexpr std::uint64_t kDoubtful = 0x64'6f'75'62'74'66'75'6c;  // set by the Open after a kill
 inline constexpr std::uint64_t kPublished = 0x70'75'62'6c'69'73'68'65, kWithdrawn = 0x77'69'74'68'64'72'61'77;
 
-// A sealed word has a value of up to 40 bits, and a check above it that older files lack.
+// A sealed word has a value in its low 40 bits, and a check above it that older files lack.
 inline constexpr unsigned kLiveBits = 40;
 inline std::uint64_t SealLive(std::uint64_t value) { return value | MixBits(value) << kLiveBits; }
 // Returns the value; all bits set if it fails its check.
@@ -143,15 +144,15 @@ inline std::uint64_t UnsealLive(std::uint64_t word) {
   return word == value || word == SealLive(value) ? value : ~std::uint64_t{0};
 }
 
-// The same for a clock, whose value has 53 bits.
+// A sealed clock has a value of 53 bits.
 inline constexpr unsigned kClockBits = 53;
 inline std::uint64_t SealClock(std::uint64_t clock) { return clock | MixBits(clock) >> kClockBits << kClockBits; }
 inline std::uint64_t UnsealClock(std::uint64_t word) { return word & ((std::uint64_t{1} << kClockBits) - 1); }
 inline bool IsSealedClock(std::uint64_t word) { return word == SealClock(UnsealClock(word)) || word == UnsealClock(word); }
 
 // The intent words belong to the live state. Each is 0 or the handle of an intent
-// (format/intent_format.h) whose changes are being made. Only word 0 is used for intents with an
-// applied index, so there is at most one of these at a time.
+// (format/intent_format.h) whose changes are being made. Intents with an applied index use only
+// word 0, so there is at most one of them at a time.
 inline constexpr unsigned kIntentWords = 32;
 inline constexpr std::uint64_t kIntentDistance = 64;
 static_assert(kIntentsOffset >= kLiveStateOffset + sizeof(LiveState) &&

@@ -17,14 +17,14 @@
 // An entry, such as "set this key to this value", is key and value back to back, in as many records
 // as it needs. The body of the first record is split at key_size; the body of a kPart is not split.
 //
-// A run is one or more entries that take effect together. The records of a short run follow each
-// other. The records of a long run have a stream number; records of other runs may lie between
-// them, but none of a run with the same number. A run takes effect where it ends. A run without an
+// A run is one or more entries that take effect together. The records of a short run are
+// contiguous. The records of a long run have a stream number; records of other runs may lie between
+// them, but none with the same stream number. A run takes effect where it ends. A run without an
 // end has no effect.
 //
-// The id of a log is eight random bytes, and eight that follow from these and from the identity of
-// the database file. So Open can tell whether a log that the file does not name once belonged to it
-// (LogIdOf).
+// The id of a log is eight random bytes, and eight bytes computed from these and from the identity
+// of the database file (LogIdOf). So Open can tell whether a log that the file does not name once
+// belonged to the file.
 //
 // The log of a database with an archive (format/archive_format.h) continues the LSNs and sequences of
 // the log before it, which has another id. Each of its segments also has a LogSegmentHistory, and
@@ -111,11 +111,12 @@ inline bool IsLogIdOf(const LogId& id, std::uint64_t owner) {
   return id == LogIdOf(random, owner);
 }
 
-// A bit in the sequence by which a database file names a segment of its log: the log ended with
-// this segment, all of it is in the archive, and the log's file is not needed. The LSN is that of
-// the state.
+// A bit in the sequence by which a database file names a segment of its log. If it is set, the log
+// ended with this segment, the whole log is in the archive, and the log's file is not needed. The
+// LSN is that of the state.
 inline constexpr std::uint64_t kLogEnded = std::uint64_t{1} << 63;
-// Set together with kLogEnded in a copy of an open database: the history goes on in that database.
+// Set together with kLogEnded in a copy of an open database: the history continues in that
+// database.
 inline constexpr std::uint64_t kLogOfCopy = std::uint64_t{1} << 62;
 
 // The kind of a record: what its replay does.
@@ -135,7 +136,7 @@ inline constexpr std::uint8_t kLogOps = 9;
 // The body of a kMark. It has no time if the log has no archive.
 struct LogMark {
   Le<std::uint64_t> durable;  // everything below this LSN was durable
-  Le<std::uint64_t> time;     // in microseconds since 1970; no update after the mark was made before
+  Le<std::uint64_t> time;     // in microseconds since 1970; all updates after the mark were made at this time or later
 };
 static_assert(sizeof(LogMark) == 16 && alignof(LogMark) == 1);
 
@@ -169,7 +170,7 @@ inline constexpr std::size_t kLogPartMax = 8 << 10;
 inline constexpr unsigned kLogStreams = 64;  // numbers from 1 to this
 inline constexpr std::uint64_t LogRecordSpace(std::uint64_t size) { return (size + 7) / 8 * 8; }
 
-// Returns the check of the record that begins at `record`, whose header is complete but for the
+// Returns the check of the record that begins at `record`, whose header is complete except for the
 // check.
 inline std::uint32_t LogCheck(const char* record, std::size_t size, std::uint64_t lsn, std::uint64_t sequence, std::uint64_t secret) {
   constexpr std::size_t kBegin = sizeof(LogRecordHeader::check);

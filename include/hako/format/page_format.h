@@ -10,7 +10,7 @@
 //   heads     i32 for each slot: four bytes of the key, in a form that compares as a signed number;
 //             INT32_MAX after the last slot in use
 //   children  u32 for each slot, in inner pages: the id of the child
-//   offsets   u16 for each slot: where its cell begins, counted back from the page's end
+//   offsets   u16 for each slot: where its cell begins, counted backwards from the page's end
 //   (room)
 //   cells     [u8 suffix size][u8 value size][rest of the key][value], growing downwards
 //   fences    the bounds of the keys that belong here: high, then low
@@ -37,7 +37,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string_view>
 
@@ -114,7 +113,7 @@ struct OverflowValue {
 
 // The properties of the key order on which the bytes of a page depend.
 struct PageOrder {
-  // Bytes of a suffix that the head holds: 4 if the order is that of memcmp, else 0.
+  // The number of bytes of a suffix that the head holds: 4 if the order is that of memcmp, else 0.
   unsigned inlined;
   int (*compare)(std::string_view a, std::string_view b);
   std::int32_t (*head)(std::string_view key);  // takes the whole key, without its prefix removed
@@ -123,7 +122,6 @@ struct PageOrder {
 // The two sizes of a cell. Each takes one byte, or an escape byte and 16 bits.
 struct Cell {
   static constexpr unsigned kLongKey = 255, kWideValue = 254, kLongValue = 255;
-  static constexpr unsigned kHeaderMax = 6;
 
   unsigned header = 0;
   unsigned suffix = 0;   // bytes of the key after the prefix

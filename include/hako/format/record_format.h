@@ -9,21 +9,20 @@
 // Lengths are two LEB128 varints, key size then value size. The bytes after the value, up to the
 // end of the block (format/size_class.h), have no meaning. The check covers lengths, key, value and
 // place; the stamp is described in format/stamp.h. The head check covers the check, the lengths and
-// the place of a longer record, so a scan of arbitrary bytes need not hash the megabytes that
-// supposed lengths announce. No check covers the stamp, because it changes. The stamp follows the
-// check, so that a later record that overwrites the stamp of a dead head has also overwritten its
-// check.
+// the place of a longer record. So a scan of arbitrary bytes need not hash megabytes because of
+// bytes that only look like lengths. No check covers the stamp, because it changes. The stamp
+// follows the check, so that a later record that overwrites a dead record up to its stamp has also
+// overwritten its check.
 //
 // Both checks detect accidents. They have 32 bits: torn, stale or random bytes pass a check with a
 // probability of 2^-32, and then count as a record of this key and place. A scan also requires a
-// valid stamp and, of a longer record, that the head check holds. A lookup also compares the key.
-// The secret that seeds the checks is in the file, so they do not protect against forgery. A forged
-// file can cause an error or a wrong value, but never an access outside of it.
+// valid stamp and, for a longer record, a valid head check. A lookup also compares the key. The
+// secret that seeds the checks is in the file, so they do not protect against forgery. A forged
+// file can cause an error or a wrong value, but never an access outside the file.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 #include "hako/base/hash.h"
@@ -86,9 +85,9 @@ HAKO_INLINE constexpr std::uint32_t RecordHeadCheck(std::uint32_t check, std::ui
   return static_cast<std::uint32_t>(MixBits((key_size << 32 | value_size) ^ MixBits(MixBits(offset ^ file_secret) + check)));
 }
 
-// The check of a record is the low 32 bits of XXH3 over the value, seeded by the key (its hash covers
-// its length), the place and the file. So a stale image, or one moved or copied from elsewhere, does
-// not validate.
+// The check of a record is the low 32 bits of XXH3 over the value, seeded by the key (its hash
+// covers its length), the place and the file. So a record that is stale, or was copied from another
+// place, does not validate.
 HAKO_INLINE constexpr std::uint64_t RecordCheckSeed(std::uint64_t key_hash, std::uint64_t offset, std::uint64_t file_secret) {
   return (key_hash ^ file_secret) + offset;
 }

@@ -8,8 +8,8 @@
 // is XXH3 of the payload, seeded by the snapshot's id, the block's offset and its two counts, so a
 // block of another snapshot or place does not validate.
 //
-// More end blocks may follow, each naming another log. The last valid one counts. An invalid one
-// behind it is incomplete or damaged; if it is incomplete, the log that it was to name has no
+// More end blocks may follow, each naming another log. The last valid one counts. An invalid end
+// block after it is incomplete or damaged. If it is incomplete, the log that it was to name has no
 // update yet.
 //
 // Version history

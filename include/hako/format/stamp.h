@@ -1,5 +1,5 @@
-// The stamp of a record in a file: 16 bits that decide whether its block is kept or free after a
-// crash.
+// The stamp of a record in a file: 16 bits that decide whether the record's block is kept or free
+// after a crash.
 //
 //   live          bit 0 = 1    bits 1..15  epoch of birth (0 = ancient, else epoch % 32767 + 1)
 //   other states  bit 0 = 0    bits 1..2   state
@@ -8,26 +8,27 @@
 //
 // An epoch lasts from one hard synchronization to the next. `durable` is the last epoch whose end
 // is on the device, as the superblock says; `now` is the current one. After a crash of the machine
-// the superblock names s: the durable epoch, or the one that was being synchronized. A process that
-// dies ends its epoch too, but that epoch never becomes durable.
+// the superblock names s: the durable epoch, or the one that was being synchronized. The death of a
+// process also ends its epoch, but that epoch never becomes durable.
 //
 //   state              written when                                     after a machine crash
 //   unborn             the record is written, before an entry names it  free
 //   live b             an entry names it; b is the epoch of its birth   kept if b <= s
 //   free f             it may be written again                          free
-// When its entry stops naming it, in epoch now:
+// When its entry stops naming the record, in epoch now:
 //   free now           it was born in this epoch: no state has it       free
 //   retired now        it was born in the durable epoch or before       kept if s < now
-//   young-retired now  it was born between: only the epoch that is      kept if s == now - 1
+//   young-retired now  it was born in between: only the epoch that is   kept if s == now - 1
 //                      being synchronized has it, if that gets durable
 //
 // So a crash restores exactly the records of epoch s. Until the next synchronization a block of a
-// synced state is not written, except for these two bytes, which a sector write cannot tear.
+// synced state is not written, except for the two bytes of the stamp, which a sector write cannot
+// tear.
 //
 // Epochs wrap. A stamp counts as later than s if it is less than kEpochsAhead after s, and
-// otherwise as not later. So a process synchronizes before `now` is kEpochsAhead after s, and
-// stamps are made ancient or replaced long before their epoch, modulo the period, would seem to lie
-// after s.
+// otherwise as not later. Therefore a process synchronizes before `now` is kEpochsAhead after s,
+// and makes stamps ancient or replaces them long before their epoch, modulo the period, would seem
+// to lie after s.
 #pragma once
 
 #include <bit>
@@ -51,7 +52,7 @@ inline constexpr std::uint64_t kLivePeriod = 32767;
 inline constexpr std::uint64_t kOtherPeriod = 4095;
 // A stamp at least this far after s counts as not later.
 inline constexpr std::uint64_t kEpochsAhead = 1024;
-// In epochs. Live stamps must be made ancient before they are older, and other stamps replaced.
+// In epochs: the age before which live stamps must be made ancient, and other stamps replaced.
 inline constexpr std::uint64_t kLiveAgeMax = kLivePeriod - 2 * kEpochsAhead;
 inline constexpr std::uint64_t kOtherAgeMax = kOtherPeriod - 2 * kEpochsAhead;
 
@@ -133,7 +134,7 @@ class Stamp {
 
 // The transitions: each returns the stamp that replaces `stamp`.
 
-// For a live record that its entry no longer names. If the result is free, the block may be reused
+// For a live record when its entry stops naming it. If the result is free, the block may be reused
 // at once; otherwise it waits until the end of the epoch is durable.
 constexpr Stamp Retire(Stamp stamp, Epochs epochs) {
   if (stamp.bits() == Stamp::Of(BlockState::kLive, epochs.now).bits()) return Stamp::Of(BlockState::kFree, epochs.now);
@@ -146,14 +147,14 @@ constexpr Stamp Revive(Stamp stamp, Epochs epochs) {
   return stamp.BelongsTo(epochs.durable) ? Stamp::Ancient() : Stamp::Of(BlockState::kLive, epochs.now);
 }
 
-// For a record that a dead process left live and that its entry no longer names, before the harvest
+// For a record that a dead process left live, when its entry stops naming it before the harvest
 // begins. `epochs.now` is the last epoch of the dead process.
 constexpr Stamp RetireLate(Stamp stamp, Epochs epochs) {
   if (!stamp.IsLive()) return stamp;
   return Stamp::Of(stamp.BelongsTo(epochs.durable) ? BlockState::kRetired : BlockState::kFree, epochs.now);
 }
 
-// Makes the stamp of a live record ancient if it is old, long before epochs wrap.
+// Live stamps older than this many epochs are made ancient, long before epochs wrap.
 inline constexpr std::uint64_t kRefreshAge = 1024;
 constexpr Stamp Refresh(Stamp stamp, Epochs epochs) {
   const bool is_old = stamp.IsLive() && stamp.IsNotAfter(epochs.durable) && !stamp.IsAncient() && stamp.AgeAt(epochs.now) > kRefreshAge;

@@ -15,8 +15,8 @@
 // A unit that the valid superblock reaches is never overwritten. A checkpoint
 // 1. writes the changes to free units and syncs,
 // 2. writes the superblock slot that is not the newer one, and syncs.
-// After a crash the file is as of the last checkpoint, and opening it only reads a superblock slot.
-// If the slot names a log, Open makes the updates of the log from log_lsn on again. A new file
+// After a crash the file has the state of the last checkpoint, and Open reads only a superblock
+// slot. If the slot names a log, Open replays the updates of the log from log_lsn on. A new file
 // starts with a superblock that names no root, which is synced before anything else: an empty
 // database.
 //
@@ -99,8 +99,8 @@ struct TreeSuperBlock {
   std::array<std::byte, 4> reserved0;
   Le<std::uint64_t> synced_at;       // microseconds since 1970; informative only
   Le<std::uint64_t> num_ids;         // number of ids in use; 0: unknown
-  std::array<std::byte, 16> log_id;  // of the log without which the file is incomplete; zero = none
-  Le<std::uint64_t> log_sequence;    // of the segment of the log that has log_lsn or ends there
+  std::array<std::byte, 16> log_id;  // of the log that has the updates since the checkpoint; zero = none
+  Le<std::uint64_t> log_sequence;    // of the segment of the log that contains log_lsn or ends at it
   Le<std::uint64_t> applied_index;   // of the application (dbm/write_batch.h)
   // The latest time that the database has seen, in milliseconds since 1970; 0 = records do not
   // expire.
@@ -110,8 +110,8 @@ struct TreeSuperBlock {
   Le<std::uint64_t> first_expiry;
   Le<std::uint64_t> file_id;  // random, and another one in a copy (CopyTo); 0 in files of an older library
   std::array<std::byte, 128> reserved;
-  // Has no meaning. MakeSuperDurable changes its first byte, so that the device gets the block
-  // again.
+  // Has no meaning. MakeSuperDurable changes the first byte, so that the system writes the block to
+  // the device again.
   std::array<std::byte, 8> touched;
   Le<std::uint64_t> check;  // of the 496 bytes before `touched`
 };

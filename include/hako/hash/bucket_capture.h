@@ -1,15 +1,14 @@
-// Shows the records that a BucketIndex has at one moment, by a scan, while writers go on.
+// A scan that shows the records that a BucketIndex has at one moment, while writers continue.
 //
-// The moment is that of BucketIndex::BeginCapture, with the writers stopped. From then on each
-// writer that has locked a bucket calls Capture before it changes anything there. Unless the scan
-// has passed the bucket, Capture copies the records of the bucket, once. A split captures the
-// bucket that it divides. So the scan shows each bucket of the moment once: as it was captured or,
-// if no writer has changed it until then, as the scan finds it.
+// BucketIndex::BeginCapture fixes the moment, with the writers stopped. From then on each writer
+// that has locked a bucket calls Capture before it changes anything there. Capture copies the
+// records of the bucket, unless the scan has passed it or it was captured before. A split captures
+// the bucket that it divides. So the scan shows each bucket of the moment once: as it was captured
+// or, if no writer has changed it, as the scan finds it.
 //
-// Captured records are shown next, so only the records that writers have captured since the last
-// step need memory.
+// Each step shows the records captured since the last step first, so only these need memory.
 //
-// Thread-safe: Capture and Fail, beside one thread that calls the rest.
+// Capture and Fail are thread-safe. One thread calls the other functions.
 #pragma once
 
 #include <atomic>
@@ -55,14 +54,14 @@ class BucketCapture {
     }));
     SetDone(bucket);
   }
-  // Call this when the scan cannot show the moment any more.
+  // Call this when the scan can no longer show the moment.
   void Fail(const Status& why) {
     sync::MutexLock lock(mutex_);
     error_.Update(why);
   }
 
   BucketCapture& capture() { return *this; }
-  // Moves to the next record; false at the end. After DataLoss, SkipDamage may be called.
+  // Moves to the next record. Returns false at the end. After DataLoss, SkipDamage may be called.
   StatusOr<bool> Next() {
     for (++at_; at_ >= size(); at_ = 0) {
       HAKO_ASSIGN_OR_RETURN(const bool more, Step());
@@ -72,7 +71,7 @@ class BucketCapture {
   }
   std::string_view key() const { return shows_captured_ ? std::string_view(shown_[at_].first) : scan_.key(at_); }
   std::string_view value() const { return shows_captured_ ? std::string_view(shown_[at_].second) : scan_.value(at_); }
-  // Makes the next call of Next continue behind the damage for which the last one failed.
+  // Makes the next call of Next continue after the damage that the last call returned.
   bool SkipDamage() {
     if (scan_.SkipDamage()) return true;
     sync::MutexLock lock(mutex_);  // a writer may have found it
@@ -82,7 +81,8 @@ class BucketCapture {
   }
 
  private:
-  // A bucket that was split off since the moment belongs to a bucket that is done.
+  // Whether the bucket was captured or passed. True for a bucket that was split off since the
+  // moment: its records belong to a bucket that the split captured.
   bool IsDone(std::uint64_t bucket) const {
     return bucket >= lines_ || (is_done_[bucket / 64].load(std::memory_order_acquire) >> bucket % 64 & 1) != 0;
   }

@@ -1,21 +1,20 @@
 // Evicts records from a hash table whose space has a limit. See hash/record_limit.h for the policy. A
 // space without a limit has the same interface, which does nothing.
 //
-// Thread-safe. Records are evicted for a thread that may have locked other buckets, and never waits for one.
+// Thread-safe. The evicting thread may have locked other buckets, so it never waits for the lock of
+// a bucket.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include "hako/base/inline.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
-#include "hako/format/log_format.h"
 #include "hako/hash/capture_list.h"
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"
@@ -51,7 +50,7 @@ class BucketEviction<Space> {
   using WriterState = typename Space::WriterState;
 
  public:
-  // The functions of the table that the space calls are those of this object.
+  // Registers this object's functions with the space, which calls them to evict and move records.
   BucketEviction(Space& space, LineTable<Space>& lines, RecordCount& count, const CaptureList<Space>& captures)
       : space_(space), limit_(space.limit()), lines_(lines), count_(count), captures_(captures) {
     if (!IsOn()) return;
@@ -68,10 +67,11 @@ class BucketEviction<Space> {
   }
   BucketEviction(const BucketEviction&) = delete;
 
-  // Whether the space has a limit. All functions but those of a Get require it.
+  // Whether the space has a limit. All functions below require this, except NoteFetched and
+  // CountFetched.
   HAKO_INLINE bool IsOn() const { return limit_ != nullptr; }
 
-  // Call this when a Get has found its record in this entry; nullptr: it has found none.
+  // Call this when a Get has found its record in this entry, or with nullptr if it has found none.
   HAKO_INLINE void NoteFetched(const Line* line, unsigned i) const {
     if (!IsOn()) return;
     limit_->counts().Add(line != nullptr);
@@ -81,11 +81,11 @@ class BucketEviction<Space> {
     if (IsOn()) limit_->counts().Add(found);
   }
   [[gnu::noinline]] void NoteUse(const Line& line, unsigned i) const { limit_->uses().MarkUsed(line, i); }
-  // The entry is that of a new record.
+  // Call this when the entry names a new record.
   [[gnu::noinline]] void NoteNew(const Line& line, unsigned i) const { limit_->uses().Forget(line, i); }
 
-  // Call this before this many new records are inserted. Their buckets are locked, so that the new
-  // records are not evicted.
+  // Call this before `inserted` new records are inserted, with their buckets locked, so that the
+  // new records are not evicted.
   [[gnu::noinline]] void EvictForInsertion(WriterState& writer, std::uint64_t inserted) {
     if (!writer.is_counted) {
       writer.is_counted = true;
@@ -101,7 +101,7 @@ class BucketEviction<Space> {
       space_.ReserveExtents(writer);
   }
 
-  // Evicts a record of a bucket that the caller has locked: one that is not popular, if possible.
+  // Evicts a record of a bucket that the caller has locked, preferably one that is seldom used.
   [[gnu::noinline]] bool EvictOfChain(WriterState& writer, Line& home) {
     HAKO_DCHECK(sync::VersionLock(home.header).IsLocked());
     bool is_evicted = false;
@@ -118,8 +118,8 @@ class BucketEviction<Space> {
 
  private:
   static constexpr std::uint64_t kGroup = 16;     // buckets that the hand visits in a step
-  static constexpr unsigned kEvictedAtOnce = 10;  // records that it then evicts at most
-  static constexpr std::size_t kSlack = 2;        // free entries of a chain that then loses an overflow bucket
+  static constexpr unsigned kEvictedAtOnce = 10;  // records that it evicts at most in a step
+  static constexpr std::size_t kSlack = 2;        // a chain loses an overflow bucket if it then still has this many free entries
   using Quota = RecordLimit::Quota;
 
   // A bucket that is locked to evict records, unless another thread has locked it.
@@ -136,7 +136,7 @@ class BucketEviction<Space> {
       if (own_ != nullptr && changed) own_->MarkChanged();
     }
     bool IsLocked() const { return is_locked_ || own_ != nullptr; }
-    // Whether the thread had locked it already. Then entries must stay where they are.
+    // Whether the thread had locked the bucket before. Then entries must not move.
     bool IsOwn() const { return own_ != nullptr; }
     bool Spares(std::uint32_t handle) const { return own_ != nullptr && own_->Names(handle); }
     bool changed = false;
@@ -205,7 +205,7 @@ class BucketEviction<Space> {
         ++evicted;
       }
     });
-    // An overflow bucket is not freed as soon as possible, because insertions would soon need it
+    // Keep an overflow bucket a little longer than needed, because insertions would soon need it
     // again.
     if (evicted != 0 && chain > 1 && left_entries + kSlack <= format::kLinkEntry * (chain - 1) && !lock.IsOwn())
       lines_.Compact(home, chain, left_entries);
@@ -251,8 +251,8 @@ class BucketEviction<Space> {
         part, [this](std::uint64_t hash) { Prefetch(&lines_.Home(lines_.shape().IndexOf(hash))); }, visit_named);
   }
 
-  // Finds the entry of a locked chain that has this tag and handle. Returns its line, or nullptr,
-  // and its number in the line.
+  // Finds the entry with this tag and handle in a locked chain. Returns its line (nullptr = there
+  // is none) and its index in the line.
   std::pair<Line*, unsigned> EntryOf(Line& home, std::uint16_t tag, std::uint32_t handle) const {
     Line* line = &home;
     for (unsigned hops = 0; line != nullptr && hops <= lines_.kMaxHops; ++hops) {
@@ -266,14 +266,14 @@ class BucketEviction<Space> {
     return {nullptr, 0};
   }
 
-  // Whether a record was used since the hand last came, or is a kept one.
+  // Whether the record was used since the hand last passed it, or is kept.
   bool IsUsed(const Line& line, unsigned i) const {
     const LineUses& uses = limit_->uses();
     return ((uses.Used(line) | uses.Kept(line)) >> i & 1) != 0;
   }
 
   // Moves the record of an entry whose bucket is locked. Returns false if another writer holds the
-  // key, or if the record is not to be moved.
+  // key, or `move` declines.
   bool MoveRecord(WriterState& writer, Line& line, unsigned i, RecordLimit::Mover move) {
     const std::uint32_t handle = LoadSlot(line, i);
     const StatusOr<RecordView> record = space_.View(writer, handle);
@@ -288,8 +288,8 @@ class BucketEviction<Space> {
 
   bool IsEvictable(const RecordView& record) const { return !(space_.gate().IsBusy() && space_.gate().IsHeld(space_.KeyHash(record.key))); }
 
-  // Removes the record of an entry whose bucket is locked. False if another writer holds its key, or if
-  // the removal cannot be logged.
+  // Removes the record of an entry whose bucket is locked. Returns false if another writer holds
+  // its key, or if the removal cannot be logged.
   bool EvictEntry(WriterState& writer, Line& line, unsigned i) {
     const std::uint32_t handle = LoadSlot(line, i);
     const StatusOr<RecordView> record = space_.View(writer, handle);
@@ -302,7 +302,7 @@ class BucketEviction<Space> {
     StoreSlot(line, i, 0);
     StoreTag(line, i, 0);
     limit_->uses().Forget(line, i);
-    // The table does not grow here, as buckets are locked.
+    // The table does not grow here, because buckets are locked.
     const std::int64_t pending = RecordCount::AddTo(writer, -1);
     if (pending <= -RecordCount::kBatch) {
       count_.Add(pending);

@@ -5,8 +5,8 @@
 
 namespace hako::hash {
 
-// The fast path tries only the first entry in the chain whose tag matches. If that does not decide,
-// FetchSlowly does.
+// The fast path tries only the first entry in the chain whose tag matches. If the entry does not
+// decide the look-up, calls FetchSlowly.
 template <class Space>
 template <bool kNotes, class S>
 HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink) {
@@ -93,8 +93,7 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
     }
     if (raced || !is_current()) continue;
     if (suspicious) break;
-    // A split may have moved the record or, if it has recomputed tags, changed the tag that the
-    // record has.
+    // A split may have moved the record or, if it has recomputed tags, changed its tag.
     const Place now = Locate(hash, shape());
     if (now.index == place.index && now.TagOf(hash) == tag) {
       eviction_.NoteFetched(nullptr, 0);
@@ -105,8 +104,8 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
 }
 HAKO_OR_NO_MEMORY
 
-// After a tag coincidence, damage, a failed read or repeated races with writers: looks again, with
-// the lock and with all checks.
+// Looks the key up with the bucket locked and with all checks. Called after a tag collision,
+// damage, a failed read or repeated races with writers.
 template <class Space>
 Status BucketIndex<Space>::FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink) {
   WriterState* const writer = writers.Mine();

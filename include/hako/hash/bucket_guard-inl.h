@@ -15,8 +15,8 @@ namespace hako::hash {
 template <class Space>
 class BucketIndex<Space>::BucketGuard {
  public:
-  // `heeds_holds` = false: ignores a hold of the key (sync/write_gate.h), as the caller does not
-  // change the value, or holds the key itself.
+  // `heeds_holds` = false: ignores a hold of the key (sync/write_gate.h), because the caller does
+  // not change the value, or holds the key itself.
   HAKO_INLINE BucketGuard(BucketIndex& index, WriterState& writer, std::uint64_t hash, bool heeds_holds = true);
   // Takes over the lock that another guard handed over. REQUIRES: the bucket is locked, the writer busy
   BucketGuard(BucketIndex& index, WriterState& writer, Place home) : line(&index.lines_.Home(home.index)), place(home), writer_(&writer) {
@@ -64,8 +64,7 @@ HAKO_INLINE BucketIndex<Space>::BucketGuard::BucketGuard(BucketIndex& index, Wri
 }
 
 // Called when the table has grown, the gate is closed, another thread holds the key, or a capture
-// runs. Waits as needed, unlocks the bucket, and locks the one that the key now belongs to, which
-// may be the same.
+// runs. Unlocks the bucket, waits as needed, and locks the bucket to which the key now belongs.
 template <class Space>
 Place BucketIndex<Space>::MoveLock(WriterState& writer, std::uint64_t hash, Place place, bool heeds_holds) {
   writer.AssertBusy();

@@ -1,4 +1,4 @@
-// Definitions of hash/bucket_index.h: change of one record.
+// Definitions of hash/bucket_index.h: changes of one record.
 #pragma once
 
 #include "hako/hash/bucket_index.h"
@@ -43,7 +43,8 @@ Status BucketIndex<Space>::Find(WriterState& writer, const BucketGuard& guard, s
 // cache line. The work after the lookup is then so short that the processor starts the lookup of
 // the next operation while this one is still in progress.
 //
-// REQUIRES: the space has no limit (if it has one, ProcessLogged is called, which records the use)
+// REQUIRES: the space has no limit. With a limit ProcessLogged is called, which registers the use
+// of the record.
 template <class Space>
 template <class ActionT, class V>
 HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit) {
@@ -184,9 +185,9 @@ Status BucketIndex<Space>::StoreLong(WriterState& writer, std::uint64_t hash, st
   return StoreSlowly(writer, guard.HandOver(), hash, key, value, fresh);
 }
 
-// Stores the result of a visitor that has seen the record under this lock. While a long value is
-// written, the key is held instead of the lock: other threads may read the key, and use other keys
-// of the bucket.
+// Stores the result of a visitor that has seen the record under this lock. While it writes a long
+// value, it holds the key and not the lock: other threads may read the key, and use other keys of
+// the bucket.
 template <class Space>
 Status BucketIndex<Space>::StoreResult(WriterState& writer, BucketGuard& guard, std::uint64_t hash, std::string_view key,
                                        const Entry& entry, std::string_view value) {
@@ -196,7 +197,7 @@ Status BucketIndex<Space>::StoreResult(WriterState& writer, BucketGuard& guard, 
   return StoreLong(writer, hash, key, value, true);
 }
 
-// `fresh` is the handle of the record if the record is already written, otherwise 0.
+// `fresh` is the handle of the new record if it is already written, otherwise 0.
 template <class Space>
 Status BucketIndex<Space>::StoreSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
                                        std::uint32_t fresh) {
@@ -265,9 +266,9 @@ StatusOr<bool> BucketIndex<Space>::Extend(WriterState& writer, std::uint64_t has
 }
 
 // `make(Status*)` returns the record's handle, or 0 with an error; it is called once room for the
-// entry is certain. With `kNew` the record is committed; otherwise it already has its stamp. If the
-// chain is full, the record goes into a new overflow bucket, which `new_overflow` returns. The last
-// entry of the chain moves there, too, because the link takes its place.
+// entry is certain. With `kNew` the record is then committed; otherwise it already has its stamp.
+// If the chain is full, the entry goes into a new overflow bucket, which `new_overflow` returns.
+// The last entry of the chain moves there, too, because the link takes its place.
 template <class Space>
 template <bool kNew, class Make, class NewOverflow>
 Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&& make, NewOverflow&& new_overflow) {

@@ -4,8 +4,8 @@
 //
 // The low bits of a key's hash select its bucket. A bucket is one cache line of ten entries
 // (format/bucket_format.h); further entries go to overflow buckets chained to it. Once there are
-// more than kTargetLoad records a bucket, the inserting writer splits the next bucket in order. The
-// code calls a bucket a home line, and an overflow bucket an overflow line.
+// more than kTargetLoad records per bucket, the inserting writer splits the next bucket in order.
+// The code calls a bucket a home line, and an overflow bucket an overflow line.
 //
 // Invariants
 //   1. With n buckets, a key's bucket is TableShape::Of(n).IndexOf(hash). Every record in a
@@ -13,17 +13,17 @@
 //   2. n only grows. A split fills the new bucket, publishes n + 1, then clears the moved entries
 //      from the old one. So a reader always finds a present key, provided that after a miss it
 //      checks that the key's bucket is still the same.
-//   3. A bucket's lock guards its whole chain. A writer locks several in ascending order, and
-//      splits while it holds none.
+//   3. A bucket's lock guards its whole chain. A writer locks several buckets in ascending order,
+//      and splits a bucket only while it has locked none.
 //   4. An update is logged (update/logging.h) with its buckets locked, as its last step that can
 //      fail, before any entry changes.
 //   5. Readers write nothing unless they fall back to the lock (FetchLocked). They validate the
 //      bucket's version after copying, so a block may be reused as soon as the version of the
 //      bucket that named it has changed.
 //
-// Its parts see only what they need, and none sees the index: LineTable, which has the buckets and their
-// number; RecordCount; CaptureList; BucketSplitter; BucketEviction, which has no code where the space has no
-// limit; BucketRecovery; LockedHomes.
+// Its parts depend on each other only as needed, and not on the index: LineTable, which has the
+// buckets and their number; RecordCount; CaptureList; BucketSplitter; BucketEviction, which has no
+// code for a space without a limit; BucketRecovery; LockedHomes.
 //
 // Thread-safe, except: RemoveAll requires that there are no writers; Create,
 // Recover, Reset and Seal require that no other thread uses the index.
@@ -34,7 +34,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -95,12 +94,12 @@ class BucketIndex {
     lines_.PublishLineCount(LinesFor(num_records));
     return absl::OkStatus();
   }
-  // Whether Create would make a smaller index than this.
+  // Whether Create would make a smaller index than this one.
   bool WouldShrinkTo(std::uint64_t num_records) const { return lines_.WouldShrinkTo(LinesFor(num_records)); }
 
-  // Takes over `num_lines` buckets that were adopted into lines(): counts the records, collects the
-  // overflow buckets in use, and repairs buckets that a killed process left locked. Calls
-  // visit(handle) for each entry; an empty one has 0. DataLoss if a chain is broken.
+  // Takes over the `num_lines` buckets that were adopted into lines(). Counts the records, collects
+  // the overflow buckets in use, and repairs buckets that a killed process left locked. Calls
+  // visit(handle) for each entry; the handle of an empty entry is 0. DataLoss if a chain is broken.
   struct Ignore {
     void operator()(std::uint32_t) const {}
   };
@@ -109,31 +108,31 @@ class BucketIndex {
     return BucketRecovery<Space>(space_, lines_, count_).Run(writer, num_lines, used_overflow, visit);
   }
 
-  // Makes those changes of a published intent that the killed process had not made yet. Can be
-  // interrupted and repeated. REQUIRES: recovered, no other thread uses the index
+  // Completes a published intent: makes the changes that the killed process had not made. Can be
+  // interrupted and repeated. REQUIRES: Recover was called; no other thread uses the index
   Status Redo(WriterState& writer, std::span<const format::IntentEntry> entries);
 
-  // Takes the calling thread's state from `writers` only if it needs the lock. With kNotes it
-  // registers the use of the record, if the space has a limit.
+  // Copies the value to the sink. Takes the calling thread's state from `writers` only if it needs
+  // the lock. With kNotes it registers the use of the record, if the space has a limit.
   template <bool kNotes = true, class S>
   Status Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink);
 
-  // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h); its signature says
-  // which.
+  // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h), as its signature
+  // tells.
   template <class ActionT, class V>
   Status Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit);
 
-  // Process where the space logs its updates, or has a limit: no fast path.
+  // Process without the fast path, for a space that logs its updates or has a limit.
   template <class ActionT, class VisitorT>
   Status ProcessLogged(WriterState& writer, std::uint64_t hash, std::string_view key, VisitorT visit);
 
-  // Fetches each key, in groups whose memory accesses overlap: sink(index, size), then
+  // Fetches each key, in groups whose memory accesses overlap. Calls sink(index, size), then
   // arrived(index, whether the key exists).
   template <class S, class F>
   Status FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived);
   // Prefetches the memory that Fetch and Process of these keys will read, or reads the records into
-  // the cache of the file. If all would take more than a quarter of the cache, reads only those of
-  // the first keys. A hint.
+  // the cache of the file. If the records would take more than a quarter of the cache, reads only
+  // those of the first keys. A hint.
   void Prefetch(std::span<const std::string_view> keys) const;
   // Whether Prefetch reads the records, in groups whose accesses to the device overlap.
   bool PrefetchReads() const {
@@ -141,24 +140,24 @@ class BucketIndex {
     return false;
   }
 
-  // Appends both pieces to the record's value if that can be done in place. False if it cannot, if
-  // there is no record, or if the space does not overwrite.
+  // Appends both pieces to the record's value in place. Returns false if there is no room in the
+  // block, no record, or the space does not overwrite.
   StatusOr<bool> Extend(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view piece, std::string_view other);
 
   // Processes all keys in one step for other threads: see dbm/dbm.h. With an applied index, the space
   // stores it in the same step.
   template <class ActionT>
   Status ProcessMulti(WriterState& writer, const Batch<ActionT>& batch);
-  // As ProcessMulti, but returns false, without a call of the visitor, if is_blocked(hash) is true
-  // for one of the keys once all their buckets are locked. If it becomes true while the visitor
-  // runs, the buckets stay locked until the end, however long the new values are.
+  // As ProcessMulti, but returns false without calling the visitor if is_blocked(hash) is true for
+  // a key once all buckets are locked. If it becomes true while the visitor runs, the buckets stay
+  // locked until the end, even if the new values are long.
   template <class ActionT>
   StatusOr<bool> TryProcessMulti(WriterState& writer, const Batch<ActionT>& batch, IsBlocked is_blocked);
 
-  // Inserts records that the space already holds, in one step for other threads; each replaces the
-  // record with the same key if there is one. REQUIRES: the keys differ. On error nothing has
-  // changed. Returns false, and changes nothing, while another thread holds one of the keys
-  // (sync/write_gate.h).
+  // Inserts records that the space already has, in one step for other threads. Each replaces the
+  // record with the same key, if there is one. On error nothing has changed. Returns false, and
+  // changes nothing, while another thread holds one of the keys (sync/write_gate.h). REQUIRES: the
+  // keys differ
   template <class ActionT>
   StatusOr<bool> PublishMulti(WriterState& writer, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
   // Whether Process of a key with this hash would probably read a record; a quick check without
@@ -172,11 +171,11 @@ class BucketIndex {
 
   // Visits all records: visit(key, value); see BucketScan.
   Status ForEach(EachRef visit) const;
-  // The same in several threads, which call `visit` concurrently.
+  // ForEach in several threads, which call `visit` concurrently.
   Status ForEachParallel(unsigned num_threads, EachRef visit) const;
 
-  // Between these two calls writers show `capture` each bucket before they change it: see
-  // hash/bucket_capture.h. REQUIRES: no writers, for either
+  // From BeginCapture to EndCapture writers pass each bucket to `capture` before they change it:
+  // see hash/bucket_capture.h. REQUIRES: no writers, for either
   using Capture = BucketCapture<Space>;
   void BeginCapture(Capture* capture) { captures_.Begin(capture); }
   void EndCapture(Capture* capture) { captures_.End(capture); }
@@ -191,8 +190,8 @@ class BucketIndex {
     std::uint32_t handle;
     std::uint16_t tag;
   };
-  // Lists the entries of a bucket as of one moment. After DataLoss, which says that its chain is
-  // broken, the list has those before the break. REQUIRES: index < num_lines()
+  // Lists the entries of a bucket as of one moment. DataLoss if the chain is broken; the list then
+  // has the entries before the break. REQUIRES: index < num_lines()
   Status ListEntries(std::uint64_t index, std::vector<ListedEntry>* entries) const;
   // Runs body() with the bucket locked and its entries listed.
   template <class F>
@@ -202,7 +201,7 @@ class BucketIndex {
     const Place place = Locate(hash, shape());
     return place.index == index && place.TagOf(hash) == tag;
   }
-  // If an entry names the handle, runs body(replace) with the bucket locked; replace(h) makes the
+  // If an entry names the handle, runs body(replace) with the bucket locked. replace(h) makes the
   // entry name h instead, in one store.
   template <class F>
   void RunIfNamed(WriterState& writer, std::uint64_t hash, std::uint32_t handle, F&& body);
@@ -213,29 +212,29 @@ class BucketIndex {
   void RunLocked(WriterState& writer, std::span<const Record> records, F&& body);
   void PrefetchHome(std::uint64_t hash) const { hako::Prefetch(&lines_.Home(shape().IndexOf(hash))); }
 
-  // Inserts a record that the space already holds, under a key that no entry has.
+  // Inserts a record that the space already has, whose key no other record has.
   Status Adopt(WriterState& writer, std::uint64_t hash, std::uint32_t handle);
 
   // Locks each existing bucket of [from, to) in turn and calls visit(handle, replace) for its
-  // records; replace(h) makes the entry name h instead, in one store.
+  // records. replace(h) makes the entry name h instead, in one store.
   template <class F>
   Status ForEachLocked(WriterState& writer, std::uint64_t from, std::uint64_t to, F&& visit);
 
-  // Removes every entry after visit(handle). Captures fail.
+  // Calls visit(handle) for every entry, and removes it. Makes captures fail.
   // REQUIRES: no writers (unchecked: an opening, which has none yet, does not close the gate)
   template <class F>
   Status RemoveAll(F&& visit);
 
-  // Forgets everything; Create may follow. REQUIRES: no thread uses the index, all pending counts
-  // of writers are 0. (checked in RebuildIndex)
+  // Forgets everything; Create may follow. REQUIRES: no thread uses the index, and all pending
+  // counts of writers are 0 (checked in RebuildIndex)
   void Reset() {
     lines_.Reset();
     count_.Set(0);
   }
 
-  // Leaves one bucket that stays locked forever, so that each Fetch asks for a writer state.
-  // REQUIRES: no other thread uses the index, and there are no writer states any more.
-  // (checked in WriterStates::Close)
+  // Leaves one bucket that stays locked forever, so that each later Fetch asks for a writer state.
+  // REQUIRES: no other thread uses the index, and all writer states are gone (checked in
+  // WriterStates::Close)
   void Seal() {
     Reset();
     lines_.Seal();
@@ -303,7 +302,7 @@ class BucketIndex {
   void PrefetchRecords(std::size_t n, HashOf&& hash_of) const {
     PrefetchLines(n, hash_of, [this](std::uint32_t handle) { space_.Prefetch(handle); });
   }
-  // Does nothing if the space does not read ahead.
+  // Reads the records ahead. Does nothing if the space does not read ahead.
   template <class HashOf>
   void ReadRecords([[maybe_unused]] typename Space::Ahead& ahead, std::size_t n, HashOf&& hash_of) const {
     if constexpr (Space::kReadsAhead) {

@@ -46,8 +46,8 @@ Status BucketIndex<Space>::MultiGuard<ActionT>::MakeRoom() {
   return absl::OkStatus();
 }
 
-// The records that the writer may evict while it writes its new records: those in the buckets it
-// has locked, except the ones that it changes.
+// The records that the writer may evict while it writes its new records: those in the buckets that
+// it has locked, except the records that it changes.
 template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiGuard<ActionT>::Evictable final : public OwnBuckets {
@@ -69,8 +69,8 @@ class BucketIndex<Space>::MultiGuard<ActionT>::Evictable final : public OwnBucke
   mutable std::vector<std::uint32_t> named_;
 };
 
-// Writes records in descending order of size, because records that are not published yet cannot be
-// moved or evicted and so divide the memory.
+// Writes records in descending order of size, because records that are not yet published cannot be
+// moved or evicted, and so fragment the memory.
 template <class Space>
 template <class ActionT>
 Status BucketIndex<Space>::MultiGuard<ActionT>::WriteWithinLimit() {

@@ -13,20 +13,20 @@
 namespace hako::hash {
 
 // A writer's access to several buckets. All of them stay locked from the beginning to the end, so
-// other threads see all of the change or none of it. While long values are written, the keys are
-// held instead (sync/write_gate.h), and other threads see nothing yet.
+// other threads see the whole change or nothing. While long values are written, the keys are held
+// instead (sync/write_gate.h), and other threads see no change yet.
 //
 //   1. Decide on every key; nothing changes.
-//   2. Do everything that can fail, which leaves no trace: write the new records and an intent that
-//      lists all changes, and reserve overflow buckets for the entries of new keys.
-//   3. Publish the intent, by one store. A process that is killed before it has changed nothing. If
-//      it is killed later, the next process makes the remaining changes (Redo).
-//   4. Store into the entries, and stamp the records: first the new ones live, then, once no entry
-//      names them, the old ones retired.
-//   5. End the intent. Only now may the old blocks be reused, as the intent names them.
-// One change alone needs no intent, as a store publishes it. A space whose stores do not survive
-// the process has no intents: after a crash it has the state between two epochs, and no epoch ends
-// while the thread is a writer.
+//   2. Make all steps that can fail, which change no entry: write the new records and an intent
+//      that lists all changes, and reserve overflow buckets for the entries of new keys.
+//   3. Publish the intent, by one store. If the process is killed before this store, nothing has
+//      changed. If it is killed later, the next process makes the remaining changes (Redo).
+//   4. Store into the entries, and stamp the records: first stamp the new ones as live, then, once
+//      no entry names them, the old ones as retired.
+//   5. End the intent. Only after that may the old blocks be reused, because the intent names them.
+// A single change needs no intent, because one store publishes it. A space whose stores do not
+// survive the process has no intents: after a crash it has the state at the end of an epoch, and no
+// epoch ends while the thread is a writer.
 template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiGuard {
@@ -35,8 +35,8 @@ class BucketIndex<Space>::MultiGuard {
   static constexpr std::size_t kLargeValue = 4096;
 
  public:
-  // Calls is_blocked(hash) for the keys once all their buckets are locked. Unlocks the buckets
-  // again if it returns true for any key.
+  // Calls is_blocked(hash) for the keys once all their buckets are locked. If it returns true for
+  // any key, unlocks the buckets.
   MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked,
              std::optional<std::uint64_t> applied_index = {})
       : index_(index),
@@ -130,7 +130,7 @@ class BucketIndex<Space>::MultiGuard {
     }
     std::int64_t delta = 0;
     for (std::size_t i = 0; i < records_.size(); ++i) {
-      if (i + kAhead < records_.size() && records_.size() > kPrefetchGroup) {  // the caches may have lost them since
+      if (i + kAhead < records_.size() && records_.size() > kPrefetchGroup) {  // the processor's caches may have lost them
         hako::Prefetch(records_[i + kAhead].entry.line);
         if (const std::uint32_t handle = records_[i + kAhead].entry.handle; handle != 0) index_.space_.Prefetch(handle);
       }
@@ -157,7 +157,7 @@ class BucketIndex<Space>::MultiGuard {
     if (intent_ == 0) index_.Store(applied_index_);
     index_.space_.ReleaseFreed(writer_);
     homes_.Unlock();
-    // In steps, so that splits keep their usual pace.
+    // Add in steps, so that splits keep their usual pace.
     for (; delta > RecordCount::kBatch; delta -= RecordCount::kBatch) index_.AddToCount(writer_, RecordCount::kBatch);
     if (delta != 0) index_.AddToCount(writer_, delta);
     return status;
@@ -204,7 +204,7 @@ class BucketIndex<Space>::MultiGuard {
   bool IsAnyBlocked() const {
     return std::ranges::any_of(records_, [this](const Record& record) { return is_blocked_(record.hash); });
   }
-  // Brings the records of the next keys into the cache, or reads them. Returns their end.
+  // Prefetches the records of the next keys, or reads them. Returns the end of these keys.
   std::size_t FetchAhead(std::size_t from) {
     const std::size_t n = std::min(keys_.size() - from, kPrefetchGroup);
     const auto hash_of = [this, from](std::size_t i) { return records_[from + i].hash; };
@@ -226,8 +226,8 @@ class BucketIndex<Space>::MultiGuard {
     return absl::OkStatus();
   }
 
-  // Returns false, and holds no key, if there are too many keys, or if one was blocked before it
-  // was held.
+  // Holds the keys. Returns false, and holds none, if there are too many keys, or if a key was
+  // blocked before it was held.
   bool HoldAll() {
     bool held = true;
     for (const Record& record : records_) held = held && (&records_[record.first] != &record || hold_.Add(record.hash));
@@ -258,8 +258,8 @@ class BucketIndex<Space>::MultiGuard {
     return status;
   }
 
-  // Takes as many overflow buckets as the entries of new keys will need. An overflow bucket takes
-  // nine of these entries, and the entry whose place the link takes.
+  // Takes as many overflow buckets as the entries of new keys will need. Each overflow bucket takes
+  // nine of these entries, plus the entry that the link replaces.
   Status ReserveOverflow() {
     for (const Record& record : records_) {
       if (record.fresh != 0 && record.entry.handle == 0) homes_.CountInsertion(record.hash);
@@ -325,7 +325,8 @@ class BucketIndex<Space>::MultiGuard {
     index_.space_.ReleaseFreed(writer_);
   }
 
-  // Makes an entry of a new key. Cannot fail: ReserveOverflow has followed the chain under this lock.
+  // Makes the entry of a new key. Cannot fail, because ReserveOverflow has followed the chain under
+  // this lock.
   void Enter(Record& record) {
     LentGuard guard = Lend(record);
     const Status status = index_.template Insert<false>(
@@ -352,8 +353,8 @@ class BucketIndex<Space>::MultiGuard {
     }
   }
 
-  // Makes the entry of the record name `other`, wherever insertions have moved the entry; 0 =
-  // empties it.
+  // Makes the entry of the record name `other` (0 = empties the entry). Finds the entry even if
+  // insertions have moved it.
   void ChangeEntry(const Record& record, std::uint32_t other) {
     Line* line = record.entry.line;
     unsigned at = record.entry.i;

@@ -50,8 +50,8 @@ void BucketIndex<Space>::Prefetch(std::span<const std::string_view> keys) const 
 }
 
 // Prefetches all buckets first, then calls record(handle) for the entries whose tags match. So the
-// whole group waits for memory three times, and not each key. Values read here may be changing;
-// they only guide prefetches. REQUIRES: n <= kPrefetchGroup
+// whole group waits for memory three times, instead of each key. Values read here may be changing,
+// so they only guide prefetches. REQUIRES: n <= kPrefetchGroup
 template <class Space>
 template <class HashOf, class F>
 void BucketIndex<Space>::PrefetchLines(std::size_t n, HashOf&& hash_of, F&& record) const {
@@ -68,7 +68,7 @@ void BucketIndex<Space>::PrefetchLines(std::size_t n, HashOf&& hash_of, F&& reco
     hako::Prefetch(wanted[i].line);
   }
   for (int link = 0; link < 2 && n != 0; ++link) {
-    std::size_t left = 0;  // number of keys that were not found in this bucket but may be in the next one of the chain
+    std::size_t left = 0;  // number of keys that were not found in this bucket but may be in the next bucket of the chain
     for (std::size_t i = 0; i < n; ++i) {
       Line& line = *wanted[i].line;
       const std::uint32_t header = LoadHeader(line);

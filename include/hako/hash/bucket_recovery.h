@@ -1,4 +1,4 @@
-// Takes over the buckets of a hash table that an earlier process left.
+// Takes over the buckets that an earlier process has left.
 //
 // Not thread-safe: no other thread uses the table.
 #pragma once
@@ -82,7 +82,7 @@ class BucketRecovery {
     }));
     HAKO_RETURN_IF_ERROR(status);
     unsigned hops = 0;
-    // A tag without a slot is an insertion that was not published.
+    // A tag without a slot belongs to an insertion that was not published.
     for (Line* line = &home; line != nullptr;) {
       for (unsigned i = 0; i < EntriesIn(LoadHeader(*line)); ++i) {
         if (LoadSlot(*line, i) == 0) StoreTag(*line, i, 0);

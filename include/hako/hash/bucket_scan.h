@@ -1,9 +1,9 @@
 // A scan of all records of a BucketIndex, one bucket at a time, beside writers.
 //
 // Each step visits one of the buckets that existed when the scan began, together with the buckets
-// split off from it since. So a record that exists throughout is seen exactly once, however much
-// the table grows meanwhile. The records of the bucket are copied and checked; the buffers are
-// reused for the next one. Not thread-safe.
+// split off from it since. So a record that exists during the whole scan is seen exactly once, even
+// if the table grows. The records of the bucket are copied and checked; the buffers are reused for
+// the next one. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class BucketScan {
 
   // Moves to the first bucket.
   void Start() { StartPart(table_->num_lines(), 0, 1); }
-  // Moves to the first bucket of one of `parts` equal parts of the `lines` buckets; the scans of
+  // Moves to the first bucket of one of `parts` equal parts of the `lines` buckets. The scans of
   // all parts together visit all records.
   void StartPart(std::uint64_t lines, std::uint64_t part, std::uint64_t parts) {
     Clear();
@@ -48,12 +48,12 @@ class BucketScan {
     next_ = end_;
   }
 
-  // Copies the records of the next bucket; false at the end. After an error, SkipDamage may be
-  // called.
+  // Copies the records of the next bucket. Returns false at the end. After an error, SkipDamage may
+  // be called.
   StatusOr<bool> Step();
-  // Makes the next Step continue behind the damage for which the last one failed: in the same
-  // bucket without the damaged record, or in the next bucket if a chain is broken. Returns false if
-  // the last Step did not fail.
+  // Makes the next Step continue after the damage that the last one returned: in the same bucket
+  // without the damaged record, or in the next bucket if a chain is broken. Returns false if the
+  // last Step did not fail.
   bool SkipDamage() {
     if (!std::exchange(failed_, false)) return false;
     if (damaged_ == 0) return true;
@@ -143,8 +143,8 @@ HAKO_INLINE void BucketScan<Space>::PrefetchAfter(std::uint64_t first) const {
   for (unsigned i = 0; i < format::kLinkEntry; ++i) space_->Prefetch(LoadSlot(*near, i));
 }
 
-// Reads the records of the next buckets, but only into the file's cache, because they may be
-// outdated when their bucket is visited.
+// Reads the records of the next buckets, but only into the file's cache, because a bucket may name
+// other records by the time that it is visited.
 template <class Space>
 void BucketScan<Space>::ReadTogether(std::uint64_t first) const {
   typename Space::Ahead ahead;
@@ -159,15 +159,15 @@ void BucketScan<Space>::ReadTogether(std::uint64_t first) const {
   space_->Read(ahead);
 }
 
-// Copies the records of a bucket and of those split off from it since; false if a writer
-// interfered.
+// Copies the records of a bucket and of the buckets split off from it since. Returns false if a
+// writer interfered.
 template <class Space>
 HAKO_INLINE bool BucketScan<Space>::CopyFamily(std::uint64_t first, bool lock_them, Status* status) {
   bool raced = false;
   const std::uint64_t n = table_->num_lines();
   const std::uint64_t step = n == lines_ ? n : std::uint64_t{1} << TableShape::Of(lines_).DepthOf(first);
   for (std::uint64_t index = first; index < n && !raced && status->ok(); index += step) *status = CopyChain(index, lock_them, &raced);
-  // A bucket split off meanwhile may have taken records that were not seen yet.
+  // A bucket that was split off in the meantime may have taken records that were not yet seen.
   const std::uint64_t now = table_->num_lines();
   return !raced && (now == n || (n != lines_ && (now - 1 - first) / step == (n - 1 - first) / step));
 }
@@ -197,14 +197,15 @@ HAKO_INLINE Status BucketScan<Space>::CopyChain(std::uint64_t index, bool lock_i
       line = *next;
       header = LoadHeader(*line);
     }
-    // Damage counts only under the lock: a writer that changes nothing restores the version.
+    // Without the lock damage may be due to a writer, even if the version is unchanged: a writer
+    // that ends without a change restores the version.
     *raced = !is_current() || (damaged != 0 && !lock_it);
     if (damaged != 0 && !*raced) status = space_->DamageAt(damaged_ = damaged);
   }
   return *raced ? absl::OkStatus() : status;
 }
 
-// Returns 0, or the handle of a record that does not validate.
+// Returns the handle of a record that does not validate; 0 if all do.
 template <class Space>
 template <class C>
 std::uint32_t BucketScan<Space>::CopyLine(Line& line, std::uint32_t header, const C& is_current) {

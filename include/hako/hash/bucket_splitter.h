@@ -1,4 +1,4 @@
-// Splits the buckets of a hash table, one at a time in their order, as it gets more records.
+// Splits the buckets of a hash table, one at a time in their order, as the table gets more records.
 //
 // Thread-safe.
 #pragma once
@@ -51,8 +51,8 @@ class BucketSplitter {
     Line* line;
   };
 
-  // Splits the next bucket in order. False if another thread is splitting, or if there is no room;
-  // then the table continues to work with longer chains.
+  // Splits the next bucket in order. Returns false if another thread is splitting, or if there is
+  // no room, and then the table continues with longer chains.
   bool Split(WriterState& writer) {
     sync::VersionLock splitting(lock_);
     if (!splitting.TryLock()) return false;
@@ -126,8 +126,8 @@ class BucketSplitter {
     return absl::OkStatus();
   }
 
-  // Overwrites a bucket that no reader can reach yet, and adds overflow buckets as needed. On
-  // error, frees the overflow buckets again.
+  // Overwrites a bucket that no reader can reach yet, and adds overflow buckets as needed. On an
+  // error frees the overflow buckets.
   Status FillLine(Line& line, std::span<const Tagged> entries) {
     absl::InlinedVector<std::uint32_t, 4> overflow;
     overflow.reserve(entries.size() / format::kLinkEntry + 1);

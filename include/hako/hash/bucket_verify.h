@@ -19,8 +19,8 @@
 
 namespace hako::hash {
 
-// Checks the chains and the number of entries: twins(handle, handle) gets entries of one bucket
-// with the same tag, which may have the same key.
+// Checks the chains and the number of entries. Calls twins(handle, handle) for entries of one
+// bucket with the same tag, which may have the same key.
 // REQUIRES: no writers (unchecked: as RemoveAll)
 template <class Space, class F>
 Status VerifyLines(const LineTable<Space>& lines, std::uint64_t expected, F&& twins) {
@@ -34,7 +34,7 @@ Status VerifyLines(const LineTable<Space>& lines, std::uint64_t expected, F&& tw
       if (HasLink(header) && !overflow.insert(LoadSlot(*line, format::kLinkEntry)).second) return lines.BrokenChain(*line);
       HAKO_ASSIGN_OR_RETURN(line, lines.NextLine(*line, header, &hops));
     }
-    // Tags and handles.
+    // The tags and handles of the entries seen.
     absl::InlinedVector<std::pair<std::uint16_t, std::uint32_t>, 2 * format::kLineEntries> seen;
     HAKO_RETURN_IF_ERROR(lines.ForEachEntry(home, [&](format::BucketLine& line, unsigned i, std::uint32_t handle) {
       const std::uint16_t tag = LoadTag(line, i);
@@ -76,7 +76,7 @@ Status VerifyRecords(BucketIndex<Space>& index, typename Space::WriterState& wri
         keys.emplace_back(record->key);
       }
     });
-    HAKO_RETURN_IF_ERROR(index.ListEntries(bucket, &entries));  // whether the chain is broken
+    HAKO_RETURN_IF_ERROR(index.ListEntries(bucket, &entries));  // returns an error if the chain is broken
     HAKO_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();

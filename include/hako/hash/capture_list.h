@@ -1,5 +1,5 @@
-// The captures of a hash table (hash/bucket_capture.h): while there are any, each writer shows them a
-// bucket before it changes it.
+// The captures of a hash table (hash/bucket_capture.h). While there are any, each writer passes a
+// bucket to them before it changes the bucket.
 //
 // Thread-safe, except Begin and End.
 #pragma once
@@ -38,7 +38,7 @@ class CaptureList {
     std::erase(captures_, capture);
     space_.gate().SetCapturing(!captures_.empty());
   }
-  // The moment of the captures is gone.
+  // Makes all captures fail, because their moment can no longer be shown.
   void Fail(const Status& why) const {
     for (BucketCapture<Space>* const capture : captures_) capture->Fail(why);
   }

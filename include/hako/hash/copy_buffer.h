@@ -1,5 +1,5 @@
-// A buffer for appended bytes, which are not zeroed first. Its pieces keep their addresses until
-// Clear.
+// A buffer to which pieces of uninitialized bytes are appended. The pieces keep their addresses
+// until Clear.
 #pragma once
 
 #include <algorithm>

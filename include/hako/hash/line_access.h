@@ -35,7 +35,7 @@ HAKO_INLINE std::uint32_t LoadHeader(format::BucketLine& line) { return std::ato
 HAKO_INLINE bool HasLink(std::uint32_t header) { return (header & sync::VersionLock::kFlag) != 0; }
 
 HAKO_INLINE unsigned EntriesIn(std::uint32_t header) { return HasLink(header) ? format::kLinkEntry : format::kLineEntries; }
-// The bits of MatchTags that stand for entries, not for the link.
+// Masks the bits of MatchTags that stand for entries, not for the link.
 HAKO_INLINE std::uint32_t EntryMask(std::uint32_t header) {
   static_assert(sync::VersionLock::kFlag << 8 == 1u << format::kLinkEntry);
   return ~((header & sync::VersionLock::kFlag) << 8);
@@ -73,8 +73,8 @@ HAKO_INLINE unsigned FreeEntry(format::BucketLine& line) {
   return format::kLineEntries;
 }
 
-// Stores by words: a reader that still follows an old link to a recycled overflow bucket may be
-// reading it.
+// Stores word by word, because a reader that still follows an old link to a recycled overflow
+// bucket may be reading the line.
 inline void StoreLine(format::BucketLine& line, const format::BucketLine& content) {
   std::uint64_t words[sizeof(line) / 8];
   std::memcpy(words, &content, sizeof(words));

@@ -11,12 +11,11 @@
 //   2. A free overflow line is not reachable from a home line.
 //   3. The number of lines only grows, except by Reset.
 //
-// Threads: Home, Overflow, NewOverflow, FreeOverflow, shape and the visits of a chain from any; Compact with
-// the chain locked; EnsureHome and PublishLineCount by one splitter at a time; the rest while no other thread
-// uses the table.
+// Thread-safe: Home, Overflow, NewOverflow, FreeOverflow, shape and the visits of a chain. Compact
+// requires that the chain is locked. Only one splitter at a time may call EnsureHome and
+// PublishLineCount. The other functions require that no other thread uses the table.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -48,20 +47,20 @@ class LineTable {
   static constexpr std::uint64_t kHomeMax = (kSmallChunks * kSmallChunkBytes + (kChunks - kSmallChunks) * kLargeChunkBytes) / sizeof(Line);
 
   static constexpr unsigned kMaxHops = 4096;        // hops in a chain; more mean that a damaged file has a loop
-  static constexpr unsigned kOptimisticTries = 64;  // of a reader of a chain, which then takes the lock
+  static constexpr unsigned kOptimisticTries = 64;  // tries of a reader of a chain before it takes the lock
 
   explicit LineTable(Space& space) : space_(space), chunks_(new std::atomic<Line*>[kChunks]()) {}
   LineTable(const LineTable&) = delete;
 
   HAKO_INLINE TableShape shape() const { return TableShape(shape_.load(std::memory_order_acquire)); }
   std::uint64_t num_lines() const { return shape().num_lines(); }
-  // From now on keys may belong to these lines. REQUIRES: the lines exist
+  // From now on the table has `n` lines to which keys may belong. REQUIRES: the lines exist
   void PublishLineCount(std::uint64_t n) {
     HAKO_DCHECK(n > num_lines() && n <= HomeCapacity());
     space_.StoreLineCount(n);
     SetLineCount(n);
   }
-  // The same for lines of which the space knows.
+  // As above, if the space already knows the number.
   void SetLineCount(std::uint64_t n) { shape_.store(TableShape::Of(n).word(), std::memory_order_release); }
 
   HAKO_INLINE Line& Home(std::uint64_t index) const {
@@ -69,7 +68,7 @@ class LineTable {
     return chunks_[chunk].load(std::memory_order_relaxed)[within];
   }
 
-  // nullptr if the id is out of range (a damaged file).
+  // Returns nullptr if the id is out of range (a damaged file).
   HAKO_INLINE Line* Overflow(std::uint32_t id) const {
     const std::uint64_t offset = std::uint64_t{id} * sizeof(Line);
     if (id == 0 || offset + sizeof(Line) > space_.index_end()) [[unlikely]]
@@ -206,14 +205,14 @@ class LineTable {
     else
       return false;
   }
-  // From now on another entry names the record of this entry.
+  // Entry `j` of `to` now names the record of entry `i` of `from`.
   void NoteMoved(const Line& from, unsigned i, const Line& to, unsigned j) const {
     if constexpr (requires { space_.limit(); }) {
       if (IsLimited()) space_.limit()->uses().Move(from, i, to, j);
     }
   }
 
-  // Makes home line 0, the only one, a line that stays locked.
+  // Makes home line 0, which must be the only one, a line that stays locked.
   void Seal() { chunks_[0].store(&sealed_, std::memory_order_relaxed); }
   // Forgets all lines; the space has taken their memory back. Takes no lock, which another thread
   // may have held when this process was forked.

@@ -1,14 +1,14 @@
-// Recent use of each entry of a hash table in memory, for eviction: two bits, in four bytes a line, stored
-// beside the table.
+// Recent use of each entry of a hash table in memory, for eviction: two bits per entry, in four
+// bytes per line, stored beside the table.
 //
 //   used  set by each use of the record; cleared by the hand that looks for records to evict
 //   kept  set by the hand when it finds a new record used
 //
 // The word of a line is found by the line's address, so a reader with an outdated handle or line
 // changes at most the bits of another entry, which makes the choice of victims slightly worse and
-// does no other harm. For the same reason a lost update of a word is of no consequence, and the
-// stores need no locked instruction. A bit that is set already is not set again, so readers of
-// popular records write to no shared cache line.
+// does no other harm. For the same reason a lost update of a word does no harm, so the stores need
+// no locked instruction. A bit that is set already is not set again, so readers of popular records
+// write to no shared cache line.
 //
 // Thread-safe.
 #pragma once
@@ -25,7 +25,7 @@ namespace hako::hash {
 class LineUses {
  public:
   using Line = format::BucketLine;
-  static constexpr std::uint64_t kLinesPerByte = sizeof(Line) / sizeof(std::uint32_t);  // bytes of lines for one of bits
+  static constexpr std::uint64_t kLinesPerByte = sizeof(Line) / sizeof(std::uint32_t);  // bytes of lines for one byte of bits
 
   // For lines from `base` on. `memory` has Bytes(n) zeros for n bytes of lines, and outlives this.
   LineUses(const std::byte* base, std::byte* memory)
@@ -39,7 +39,7 @@ class LineUses {
     Clear(UseOf(line).kept, 1u << i);
   }
 
-  // From now on another entry names the record of this entry.
+  // Entry `j` of `to` now names the record of entry `i` of `from`.
   void Move(const Line& from, unsigned i, const Line& to, unsigned j) const {
     const bool used = (Used(from) >> i & 1) != 0, kept = (Kept(from) >> i & 1) != 0;
     Forget(from, i);

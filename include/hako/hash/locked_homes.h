@@ -24,9 +24,9 @@ class LockedHomes {
   LockedHomes(const LockedHomes&) = delete;
   ~LockedHomes() { Unlock(); }
 
-  // Locks the buckets of hash_of(i) for each i < count. Starts again only if one of the hashes has
-  // another bucket by the time its bucket is locked; a locked bucket is not split. REQUIRES: none
-  // is locked
+  // Locks the buckets of hash_of(i) for each i < count. Starts over only if a hash belongs to
+  // another bucket by the time its bucket is locked; a locked bucket is not split. REQUIRES: no
+  // bucket is locked
   template <class HashOf>
   void Lock(std::size_t count, HashOf&& hash_of) {
     HAKO_DCHECK(IsEmpty());
@@ -67,7 +67,7 @@ class LockedHomes {
     HAKO_DCHECK(Has(shape_.IndexOf(hash)));
     return Locate(hash, shape_);
   }
-  // From now on the buckets count as changed: a reader that has begun before they are unlocked
+  // Makes the unlock advance the versions of the buckets, so that a reader that began before it
   // tries again.
   void MarkChanged() { changed_ = true; }
   void CountInsertion(std::uint64_t hash) { ++std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->insertions; }
@@ -89,7 +89,7 @@ class LockedHomes {
   static constexpr std::size_t kAhead = 8;   // lines that are prefetched
 
   const LineTable<Space>& lines_;
-  // The shape at the last Lock. In a later shape the locked buckets are the same.
+  // The shape at the last Lock. A later shape does not change the locked buckets.
   TableShape shape_{0};
   bool changed_ = false;
   absl::InlinedVector<Home, kUsual> homes_;  // locked, ascending

@@ -1,5 +1,5 @@
-// A set of ids of overflow lines, for recovery. It has a bitmap for each part of the space that has
-// such a line.
+// A set of ids of overflow lines, for recovery. There is a bitmap for each part of the space that
+// has such a line.
 //
 // Thread-compatible.
 #pragma once
@@ -14,7 +14,7 @@ namespace hako::hash {
 
 class OverflowIds {
  public:
-  // False if the id was in the set.
+  // Returns false if the id was already in the set.
   bool Insert(std::uint32_t id) {
     const std::uint32_t part = id / kPart;
     if (part >= numbers_.size()) numbers_.resize(part + 1);
@@ -39,7 +39,7 @@ class OverflowIds {
  private:
   static constexpr std::uint32_t kPart = 1024;  // ids of 64 KiB, the smallest extent of an index
 
-  std::vector<std::uint32_t> numbers_;  // for each part 1 + its place in bits_, or 0
+  std::vector<std::uint32_t> numbers_;  // for each part 1 + the index of its bitmap in bits_, or 0
   std::vector<std::array<std::uint64_t, kPart / 64>> bits_;
   std::uint64_t size_ = 0;
 };

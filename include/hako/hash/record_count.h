@@ -1,5 +1,5 @@
-// The number of records of a hash table: a shared count, and the part of each writer that it does not
-// have yet, so that an update rarely writes to a shared cache line.
+// The number of records of a hash table: a shared count, plus the changes that each writer has not
+// yet added to it. So an update rarely writes to a shared cache line.
 //
 // Thread-safe, except Set.
 #pragma once
@@ -21,14 +21,14 @@ class RecordCount {
   // Adds to the shared count.
   void Add(std::int64_t delta) { shared_.fetch_add(delta, std::memory_order_acq_rel); }
 
-  // Adds to a writer's part, and returns that.
+  // Adds to a writer's part, and returns the part.
   HAKO_INLINE static std::int64_t AddTo(sync::WriterState& writer, std::int64_t delta) {
     const std::int64_t pending = writer.pending_count.load(std::memory_order_relaxed) + delta;
     writer.pending_count.store(pending, std::memory_order_relaxed);
     return pending;
   }
   HAKO_INLINE static bool IsBatch(std::int64_t pending) { return pending >= kBatch || pending <= -kBatch; }
-  // Adds a writer's part to the shared count, and returns that.
+  // Adds a writer's part to the shared count, and returns the count.
   std::int64_t Flush(sync::WriterState& writer, std::int64_t pending) {
     std::int64_t total = shared_.load(std::memory_order_relaxed) + pending;
     if (sync::IsSingleThreaded()) {
@@ -40,7 +40,7 @@ class RecordCount {
     return total;
   }
 
-  // As far as this writer knows.
+  // The shared count plus this writer's part.
   std::int64_t Near(const sync::WriterState& writer) const {
     return shared_.load(std::memory_order_relaxed) + writer.pending_count.load(std::memory_order_relaxed);
   }

@@ -1,31 +1,31 @@
 // The limit of a hash table in memory (base/capacity.h): the part that RecordArena and BucketIndex share.
-// The index chooses and removes the records (hash/bucket_eviction.h), the arena asks for it when
-// it finds no memory (hash/memory/record_arena-inl.h).
+// The index chooses and removes records (hash/bucket_eviction.h) when the arena finds no memory and
+// asks it to (hash/memory/record_arena-inl.h).
 //
-// Policy. The hand goes over the table in the order of the buckets, 16 of them at a time, and evicts a
-// sixteenth of their records. A record is new until the hand finds that it was used; from then on it is kept.
-// If more than a quarter of the records are new, the hand evicts new records that were not used;
-// otherwise it evicts kept records that were not used since its last visit. So a scan of any length
-// evicts its own records, and a popular record stays if it is used between two rounds of the hand.
-// The idea comes from S3-FIFO (Yang et al., SOSP 2023) and SIEVE (Zhang et al., NSDI 2024). Here
-// the order of the buckets takes the place of the order of insertions, which would need 4 to 16
-// bytes a record. benchmark/eviction_simulator.cc compares the hit ratios.
+// Policy. A CLOCK hand goes over the table in the order of the buckets, 16 at a time, and evicts a
+// sixteenth of their records. A record is new until the hand finds that it was used; from then on
+// it is kept. If more than a quarter of the records are new, the hand evicts new records that were
+// not used; otherwise it evicts kept records that were not used since its last visit. So a scan of
+// any length evicts its own records, and a popular record stays if it is used between two rounds of
+// the hand. The idea comes from S3-FIFO (Yang et al., SOSP 2023) and SIEVE (Zhang et al., NSDI
+// 2024). The hand uses the order of the buckets instead of the order of insertions, which would
+// take 4 to 16 bytes per record. benchmark/eviction_simulator.cc compares the hit ratios.
 //
 // Invariants
 //   1. The arena never takes more than its part of Capacity::bytes. The rest is for memory outside
 //      the arena: use bits, magazines, writer states, tables.
-//   2. A record is evicted as Remove removes it: its bucket is locked, and the removal is logged
-//      first. The evicting thread only tries to lock the bucket, so it may evict while it has
-//      buckets locked itself.
-//   3. An extent is emptied for the index only if no record and no free block in it belongs to a
-//      thread. So a search that finds no such extent has evicted nothing.
+//   2. Records are evicted like Remove removes them: the bucket is locked, and the removal is
+//      logged first. The evicting thread only tries to lock the bucket, so it may evict while it
+//      has buckets locked itself.
+//   3. An extent is emptied for the index only if it has no record that cannot be evicted and no
+//      free block of a thread. So a search that finds no such extent evicts nothing.
 //   4. At most as many records are evicted as were inserted, so on average evictions cost each
 //      update a constant time. A single update may evict many records if it needs a block of
 //      another size.
 //   5. A block above FreeBlockPool::kSmallMax needs a run of bytes. If there is none, one window of the arena is
-//      emptied (hash/memory/record_room-inl.h). It is as long as the block, at least WindowBytes. Records of a
-//      quarter of this length more may be evicted, for the used records that are moved out of the window, and
-//      up to eight records in the usual order.
+//      emptied (hash/memory/record_room-inl.h). The window is as long as the block, but at least
+//      WindowBytes. To make room for used records that are moved out of the window, more records
+//      may be evicted: a quarter of the window's bytes, and up to eight records in the usual order.
 //
 // Thread-safe, except SetEvictor, SetWriters and Show.
 #pragma once
@@ -43,16 +43,16 @@
 
 namespace hako::hash {
 
-// Memory for an extent of the index. The arena returns it before it is needed, because the thread
-// that needs it cannot evict.
+// Memory for an extent of the index. The arena returns the memory to the system before it is
+// needed, because the thread that needs it cannot evict.
 class SpareExtent {
  public:
   bool IsAsked() const { return asked_.load(std::memory_order_relaxed) != 0; }
   void Ask(std::uint64_t bytes) { asked_.store(bytes, std::memory_order_relaxed); }
-  // Returns the bytes to offer; 0 = none, or another thread does it.
+  // Returns the number of bytes to offer; 0 if none were requested, or another thread offers them.
   std::uint64_t TakeAsked() { return asked_.exchange(0, std::memory_order_relaxed); }
   void Offer(std::uint64_t bytes) { offered_.fetch_add(bytes); }
-  // False: there is less.
+  // Takes the memory. Returns false if there is less.
   bool Take(std::uint64_t bytes) {
     std::uint64_t offered = offered_.load();
     while (offered >= bytes) {
@@ -71,7 +71,8 @@ struct Part {
   std::uint64_t bytes() const { return end - begin; }
 };
 
-// The buckets that a thread has locked to change several records. It may evict the other records in them.
+// The buckets that a thread has locked to change several records. The thread may evict the other
+// records in them.
 class OwnBuckets {
  public:
   virtual bool Has(std::uint64_t index) const = 0;
@@ -85,12 +86,13 @@ class OwnBuckets {
 class RecordLimit : public sync::CacheLimit {
  public:
   static constexpr std::uint64_t kUnit = 64 << 10;  // of the memory of arenas
-  // Copies a record to another block and returns the handle of that; 0 if the record is to be
+  // Copies a record to another block and returns the handle of the copy; 0 if the record is to be
   // evicted.
   using Mover = FunctionRef<std::uint32_t(std::uint32_t handle)>;
   using Surveyor = FunctionRef<void(std::uint32_t handle, bool is_used)>;
   using WriterVisitor = FunctionRef<void(sync::WriterState&)>;
-  // Functions of the index; they return how many records they have evicted. The writer is busy.
+  // Functions of the index, called by a busy writer. Those that evict return the number of records
+  // evicted.
   struct Evictor {
     void* index = nullptr;
     unsigned (*some)(void* index, sync::WriterState& writer, unsigned wanted) = nullptr;
@@ -106,11 +108,10 @@ class RecordLimit : public sync::CacheLimit {
   RecordLimit(const Capacity& capacity, const LineUses& uses) : CacheLimit(capacity), uses_(uses) {}
 
   static constexpr std::uint64_t kBeside = 32 << 10;  // for the objects of a database and of its first thread
-  // How much of the capacity an arena may take, and how much space before the first extent is not
-  // used.
+  // ArenaBytes is the part of the capacity that an arena may take.
   static std::uint64_t ArenaBytes(std::uint64_t capacity_bytes) { return capacity_bytes - kBeside - capacity_bytes / 128 + kUnit; }
   // How many bytes of free blocks a magazine or a chunk may have. The less memory there is and the
-  // more threads write, the less may wait in each thread.
+  // more threads write, the less free memory each thread may keep.
   static std::uint64_t MagazineBytes(std::uint64_t capacity_bytes) {
     return std::clamp<std::uint64_t>(capacity_bytes / 2048, 1 << 10, 32 << 10);
   }
@@ -134,8 +135,8 @@ class RecordLimit : public sync::CacheLimit {
     if (writers_.for_each != nullptr) writers_.for_each(writers_.database, visit);
   }
 
-  // Size of a part of the arena that is emptied: a 64th of the arena, but at most 512 KiB, because
-  // other threads wait meanwhile.
+  // The size of a part of the arena that is emptied at once: a 64th of the arena, but at most 512
+  // KiB, because other threads wait meanwhile.
   static std::uint64_t WindowBytes(std::uint64_t end) { return std::min<std::uint64_t>(end / 64, 512 << 10); }
   // The next part of the arena to be emptied for small records.
   Part NextWindow(std::uint64_t end) {
@@ -148,14 +149,15 @@ class RecordLimit : public sync::CacheLimit {
     return {begin, begin + size};
   }
 
-  // Where to look next for a window of `size` bytes of the arena; EndSection says where that has ended.
+  // Where to look next for a window of `size` bytes. After the search, call EndSection with the end
+  // of the section.
   std::uint64_t NextSection(std::uint64_t size, std::uint64_t end) const {
     const std::uint64_t begin = std::max(section_.load(std::memory_order_relaxed), kUnit);
     return begin + size > end ? kUnit : begin;
   }
   void EndSection(std::uint64_t end) { section_.store(end, std::memory_order_relaxed); }
-  // The part of the arena in which to look for extents to return. The first one is at the end, so that returned
-  // extents do not divide the arena.
+  // The part of the arena in which to look next for extents to return. The first part is at the
+  // end, so that returned extents do not divide the arena.
   Part NextReturned(std::uint64_t end) {
     const std::uint64_t last = returned_.load(std::memory_order_relaxed);
     if (last > kUnit && last < end) end = last;
@@ -163,7 +165,8 @@ class RecordLimit : public sync::CacheLimit {
   }
   void EndReturned(Part part) { returned_.store(part.begin, std::memory_order_relaxed); }
 
-  // The large records that were stored last, up to a quarter of the memory; 0 = none.
+  // The handles of the large records that were stored last, up to a quarter of the memory; 0 =
+  // none.
   static constexpr std::size_t kNewest = 16;
   void NoteLarge(std::uint32_t handle, std::uint64_t bytes) {
     const std::uint64_t number = num_large_.fetch_add(1, std::memory_order_relaxed);
@@ -184,12 +187,12 @@ class RecordLimit : public sync::CacheLimit {
 
   SpareExtent& overflow_extent() { return overflow_extent_; }
   SpareExtent& home_extent() { return home_extent_; }
-  // Call this when the memory beside the arena has grown beyond its part of the limit. The returned
-  // extent is never offered.
+  // The extent that is returned to the system when the memory outside the arena has grown beyond
+  // its part of the limit. It is never offered to the index.
   SpareExtent& excess_extent() { return excess_extent_; }
   bool IsExtentAsked() const { return overflow_extent_.IsAsked() || home_extent_.IsAsked() || excess_extent_.IsAsked(); }
-  // Returns the number of searches for an extent that have found none. After such a search, threads
-  // give their free blocks back, and search again after a number of insertions.
+  // Returns the number of searches for an extent that found none. After such a search, threads give
+  // their free blocks back, and search again after a number of insertions.
   std::uint64_t failed_searches() const { return failed_searches_.load(std::memory_order_relaxed); }
   void NoteFailedSearch(std::uint64_t insertions) {
     failed_searches_.fetch_add(1, std::memory_order_relaxed);

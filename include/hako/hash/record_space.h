@@ -1,11 +1,11 @@
-// The store of the hash table's records and index buckets, as the table sees it. The table does not
-// depend on a store or on a file: TinyDBM gives it memory (hash/memory/record_arena.h), HashDBM a file
-// (hash/file/record_heap.h).
+// The concept of a space that stores the records and the buckets of a hash table. The table does
+// not depend on a particular space: TinyDBM uses memory (hash/memory/record_arena.h), HashDBM a
+// file (hash/file/record_heap.h).
 //
 // A record is named by a 32-bit handle, never 0. Calls marked (optimistic) run without a lock
-// beside writers: they may read garbage but must not follow it outside the space, and their result
-// counts only if the bucket's version has not changed. All other calls on a record require that the
-// caller has locked its bucket, unless they say otherwise.
+// beside writers: they may read garbage, but must not access memory outside the space because of
+// it. Their result counts only if the bucket's version has not changed. All other calls on a record
+// require that the caller has locked the record's bucket, unless they say otherwise.
 #pragma once
 
 #include <concepts>
@@ -40,7 +40,7 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
   { s.AllocateIndexExtent(n, kind) } -> std::same_as<StatusOr<std::uint64_t>>;
   { s.index_base() } -> std::same_as<std::byte*>;
   { s.index_end() } -> std::same_as<std::uint64_t>;  // no bucket lies at or above it
-  { s.StoreLineCount(n) } -> std::same_as<void>;     // where the next process finds it after a process kill
+  { s.StoreLineCount(n) } -> std::same_as<void>;     // for the next process after a kill of this one
 
   // Records.
   { s.Prefetch(handle) } -> std::same_as<void>;                                  // (optimistic)
@@ -59,12 +59,13 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
   // Ends WriteAhead, inside the gate, before the record is published or given back.
   { s.EndAhead(writer, handle) } -> std::same_as<Status>;
   { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;  // in place, if the space supports it
-  { s.Commit(handle) } -> std::same_as<void>;                            // its entry names it now
-  { s.Revive(handle) } -> std::same_as<void>;                            // the same after a process kill
-  { s.Retire(writer, handle, lengths) } -> std::same_as<void>;           // its entry will stop naming it
-  // Retired blocks may be reused: no entry names them any more.
+  { s.Commit(handle) } -> std::same_as<void>;                            // the record's entry names it now
+  { s.Revive(handle) } -> std::same_as<void>;                            // as Commit, after a process kill
+  { s.Retire(writer, handle, lengths) } -> std::same_as<void>;           // the record's entry will stop naming it
+  // Retired blocks may be reused, because no entry names them now.
   { s.ReleaseFreed(writer) } -> std::same_as<void>;
-  // The entry of the first will name the second; called before either changes. 0 = none.
+  // The entry that names the first handle will name the second; called before anything changes. 0 =
+  // none.
   { s.NoteMove(handle, handle) } -> std::same_as<void>;
   { s.KeyHash(bytes) } -> std::same_as<std::uint64_t>;
 
@@ -89,29 +90,29 @@ concept LimitedRecordSpace = RecordSpace<S> &&
   { writer.evictions } -> std::same_as<std::atomic<std::uint64_t>&>;
   { writer.is_counted } -> std::same_as<bool&>;
   { writer.own_buckets } -> std::same_as<OwnBuckets*&>;
-  // Visits the blocks that begin in the part, in use or free: visit returns whether the index names the block.
+  // Visits the blocks that begin in the part, in use or free. visit returns whether the index names
+  // the block.
   { s.ForEachBlockIn(part, prefetch, visit) } -> std::same_as<void>;
-  // An error if a record of these sizes is too large for the limit.
+  // Returns an error if a record of these sizes is too large for the limit.
   { s.CheckSize(part.begin, part.end) } -> std::same_as<Status>;
   // Frees memory for extents that the index will need. The buckets of the update are locked.
   { s.ReserveExtents(writer) } -> std::same_as<void>;
 };
 
-// A space whose stores survive the process. Even if the process is killed, several changes are one
-// step by means of an intent (format/intent_format.h): a record with an empty key that no entry
-// names.
+// A space whose stores survive the process. It makes several changes atomic, even if the process is
+// killed, by an intent (format/intent_format.h): a record with an empty key that no entry names.
 template <class S>
 concept IntentSpace = RecordSpace<S> &&
     requires(S& s, typename S::WriterState& writer, std::uint32_t handle, format::Lengths& lengths, bool has_applied_index, unsigned word) {
-  // Makes the next process complete the intent if this one is killed. May wait for other threads,
-  // which wait for nothing until EndIntent.
+  // Makes the next process complete the intent if this one is killed. May wait for other threads
+  // between their PublishIntent and EndIntent, in which they wait for nothing.
   { s.PublishIntent(writer, handle, has_applied_index) } -> std::same_as<unsigned>;
   { s.EndIntent(word) } -> std::same_as<void>;
-  // Retire in two steps. First: the entry of the record has stopped naming it, as an intent says.
-  // Second: the block may be reused, and no intent names it any more.
+  // Retire in two steps. The first follows when the record's entry has stopped naming it, while an
+  // intent still names it. After the second the block may be reused, because no intent names it.
   { s.StampRetired(handle) } -> std::same_as<void>;
   { s.FreeRetired(writer, handle, lengths) } -> std::same_as<void>;
-  // Retires a record in place of the process that was killed, if the record is live.
+  // Retires a record on behalf of a killed process, if the record is live.
   { s.RetireLate(handle) } -> std::same_as<void>;
 };
 

@@ -20,7 +20,7 @@ enum class Match {
   kFailed,   // the device failed
 };
 
-// The copy that an optimistic fetch has made. It is checked once the version turns out to be
+// The copy that an optimistic fetch has made. The caller checks it after it has found the version
 // current.
 struct FetchedCopy {
   const char* value = nullptr;  // where the sink wanted the value; nullptr = nowhere
@@ -30,7 +30,7 @@ struct FetchedCopy {
   std::uint32_t check = 0;
 };
 
-// A copied record: the key, and the value right behind it.
+// A copied record: the key, and the value right after it.
 struct RecordCopy {
   const char* bytes = nullptr;
   std::uint64_t key_size = 0;

@@ -2,7 +2,7 @@
 //
 // With n buckets, and 2^b the smallest power of two that is at least n, a key's bucket is the low b
 // bits of its hash, or the low b - 1 bits if that bucket does not exist yet. Everything that
-// follows from n is packed into one word, so a lookup reads it with one load and computes little.
+// follows from n is packed into one word, so a lookup needs one load and little arithmetic.
 #pragma once
 
 #include <bit>

@@ -1,10 +1,10 @@
-// Lets the threads that commit again and again share one sync of the log: a thread that is about to
-// sync first waits for those that the last sync served (log/record_log.h).
+// Lets threads that commit repeatedly share one sync of the log: a thread that is about to sync
+// first waits for the threads that the last sync served (log/record_log.h).
 //
 // 1. It waits at most half as long as the last sync took, and at most 10 ms.
-// 2. It does not wait if all of them are waiting already. So a thread that commits alone never
+// 2. It does not wait if all of these are already waiting. So a thread that commits alone never
 //    waits.
-// 3. Once some of them stay away, the next 16 syncs do not wait.
+// 3. If some of these do not come, the next 16 syncs do not wait.
 //
 // Threads: Enter and Leave are thread-safe. Gather, NoteSync and Patience are called by the thread that
 // syncs, one at a time.
@@ -28,7 +28,7 @@ class CommitGroup {
   void Enter() { num_waiting_.fetch_add(1, std::memory_order_relaxed); }
   void Leave() { num_waiting_.fetch_sub(1, std::memory_order_relaxed); }
 
-  // Call before a sync: waits for more threads. Returns the time at which the wait ended.
+  // Call before a sync. Waits for more threads, and returns the time at which the wait ended.
   Clock::time_point Gather() {
     const Clock::time_point begun = Clock::now();
     const Clock::duration patience = Patience();

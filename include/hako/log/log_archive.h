@@ -7,10 +7,10 @@
 // has them, so after any crash the database is a continuation of the archive.
 //
 // One database at a time uses the directory: Lock holds a lock on the file "owner" there, which names the
-// database. A segment of another log is never replaced.
+// database. Add never replaces a segment of another log.
 //
 // Crash order. A segment is written under another name, synced, renamed, and the directory is synced
-// (file/replace_file.h). Only then may the log write over it.
+// (file/replace_file.h). Only then may the log reuse the segment.
 //
 // Not thread-safe.
 #pragma once
@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -47,7 +46,7 @@ namespace hako::log {
 struct ArchivedSegment {
   std::string path;
   DatabaseId log{};
-  Segment segment;  // with its limit; its predecessor is the one in the archive
+  Segment segment;  // with its limit, and its predecessor in the archive
   Link link() const { return {log, segment.sequence}; }
 };
 
@@ -108,7 +107,7 @@ StatusOr<std::vector<ArchivedSegment>> ListArchive(const std::string& directory)
 template <File FileT>
 class LogArchive {
  public:
-  // The type of the files in it. They are written once, so they need no map.
+  // The type of the files in the archive. They are written once, so they need no map.
   using ArchiveFile =
       std::conditional_t<ReplaceableFile<FileT> && !std::is_same_v<FileT, MemoryMapParallelFile>, FileT, PositionalParallelFile>;
 
@@ -144,7 +143,8 @@ class LogArchive {
     Unkeep();  // until Keep
     return absl::OkStatus();
   }
-  // Stores the path of the database, for that message. REQUIRES: Lock has returned OK (unchecked: one caller)
+  // Stores the path of the database for the message of Lock. REQUIRES: Lock has returned OK
+  // (unchecked: one caller)
   Status NameOwner(const std::string& database) {
     const std::string line = database + "\n";
     HAKO_RETURN_IF_ERROR(owner_->Resize(line.size()));
@@ -155,8 +155,8 @@ class LogArchive {
     owner_.reset();
   }
   const std::string& directory() const { return directory_; }
-  // The last segment of the history, whose file may have been moved elsewhere. IsNone() before the
-  // first.
+  // The last segment of the history, whose file may have been moved elsewhere. IsNone() if there is
+  // none yet.
   const Link& last() const { return last_; }
   // Whether Load has found that the archive ends at this position.
   bool EndsAt(const Link& last, Lsn end) const { return last_ == last && end_ == end; }
@@ -191,8 +191,8 @@ class LogArchive {
     if (!is_kept_) added_.push_back(std::move(path));
     return absl::OkStatus();
   }
-  // Removes the segments that were added, after an Open that failed; the log still has them. Has no
-  // effect after Keep. Needs no memory.
+  // Removes the segments that a failed Open has added; the log still has them. Has no effect after
+  // Keep. Needs no memory.
   void TakeBack() {
     for (const std::string& path : added_) (void)unlink(path.c_str());
     added_.clear();
@@ -202,7 +202,7 @@ class LogArchive {
     added_ = {};
     if (owner_) owner_->SetTakeBack(hako::TakeBack::kNothing);
   }
-  // Unlock removes the file "owner" if Lock has created it, as the database was taken back.
+  // The database is taken back: makes Unlock remove the file "owner" if Lock has created it.
   void Unkeep() {
     if (owner_ && owner_->WasCreated()) owner_->SetTakeBack(hako::TakeBack::kFile);
   }

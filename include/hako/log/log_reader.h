@@ -1,7 +1,7 @@
 // Reads the runs of a log from a position on, and finds its end.
 //
 // A log ends where the next record is not valid, or at the beginning of a short run without its end.
-// What follows is a torn tail: updates that were never durable. But a mark behind the end that
+// What follows is a torn tail: updates that were never durable. But a mark after the end that
 // names a durable LSN beyond it proves that durable records are damaged. A segment whose end is
 // known (Segment::limit) has no torn tail: an invalid record there is always damage.
 #pragma once
@@ -28,14 +28,14 @@ namespace hako::log {
 
 using format::LogEntry;
 
-// The position and time of a run: the LSN behind its last record, and the time of the last mark
+// The position and time of a run: the LSN after its last record, and the time of the last mark
 // before it; 0 = unknown.
 struct RunTime {
   Lsn lsn = 0;
   std::uint64_t time = 0;  // in microseconds since 1970
 };
 
-// FileT is a File that is the log; or it has ReadSegment(segment, &bytes), which reads the header
+// FileT is the File of the log, or a type with ReadSegment(segment, &bytes), which reads the header
 // and the records of a segment, and DamageAt(segment, lsn), which returns an error.
 template <class FileT>
 class LogReader {
@@ -45,13 +45,14 @@ class LogReader {
       : file_(file), chain_(chain), newer_(std::move(newer)), secret_(secret) {}
 
   // Calls visit(std::span<const LogEntry>, end) for each run from `from` on; no run may lie across
-  // `from`. All later runs are in the log from `end` on: `end` is the position behind this run, or
-  // the beginning of a long run that was not read to its end. Returns the end of the log. An error
-  // of the visitor ends the reading. Returns DataLoss if durable records are missing or damaged.
-  // The visitor may take a RunTime as a third argument.
+  // `from`. All later runs are at or after `end`: it is the position after this run, or the
+  // beginning of a long run that has not yet ended. Returns the end of the log. An error of the
+  // visitor ends the reading. Returns DataLoss if durable records are missing or damaged. The
+  // visitor may take a RunTime as a third argument.
   template <class V>
   StatusOr<Lsn> Read(Lsn from, V&& visit);
-  // After Read: the highest LSN up to which a mark says that the log was durable; 0 without a mark.
+  // After Read: the highest LSN up to which a mark says that the log was durable; 0 if there is no
+  // mark.
   Lsn durable() const { return durable_; }
   // The time of the last mark before `from` in the same segment, or the time when that segment
   // began; 0 = unknown.
@@ -258,7 +259,7 @@ StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
   return end;
 }
 
-// Looks for marks behind the first record that is not valid.
+// Looks for marks after the first record that is not valid.
 template <class FileT>
 Status LogReader<FileT>::FindMarks(std::size_t i, Lsn at) {
   for (;; at = chain_[i].first) {

@@ -3,12 +3,13 @@
 //
 // Invariants
 //   1. `used_` is the chain from the oldest segment that is needed to the newest, each the
-//      predecessor of the next, in ascending order of LSNs and of sequences. Follow finds it from
-//      its oldest segment on, which is durable; a power cut may have left any of the others.
+//      predecessor of the next, in ascending order of LSNs and of sequences. Follow finds the chain
+//      from its oldest segment, which is durable. Any later segment may be missing after a power
+//      cut.
 //   2. Every segment of the file is in `used_` or in `free_`, or is being filled: it is in `unfilled_`, or
 //      between TakeUnfilled and Return.
-//   3. The sequence of a new segment is above that of every segment in the file, also of those that
-//      a recovery discarded.
+//   3. The sequence of a new segment is above that of every segment in the file, including those
+//      that a recovery discarded.
 //
 // With an archive (log/log_archive.h) Release keeps the segments that the archive lacks.
 //
@@ -20,11 +21,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <optional>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "hako/base/status.h"
@@ -37,8 +35,8 @@ namespace hako::log {
 // A position in a log (format/log_format.h).
 using Lsn = std::uint64_t;
 
-// The position from which on a database lacks the updates: an LSN, and the sequence of the segment
-// that has it or ends there.
+// The position from which a database lacks the updates: an LSN, and the sequence of the segment
+// that contains it or ends there.
 struct Position {
   Lsn lsn = 0;
   std::uint64_t sequence = 1;
@@ -58,8 +56,9 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-// The size of the writes that fill new segments with zeros: pages, so that the sync of a short
-// update writes one or two of them; or blocks, which take a third of the time, if syncs are rare.
+// The size of the writes that fill new segments with zeros. With pages the sync of a short update
+// writes one or two pages. Blocks fill a segment in a third of the time, and suit a log with few
+// syncs.
 enum class ZeroFill : std::size_t { kPages = 4096, kBlocks = 32 << 10 };
 
 // A segment that is being filled: the file has its space, and zeros up to `at`.
@@ -73,8 +72,8 @@ struct Segment {
   std::uint32_t index = 0;
   std::uint64_t sequence = 0, predecessor = 0;
   Lsn first = 0;  // LSN of the first record
-  Lsn limit = 0;  // LSN where its records end; then all of them are valid. 0 = unknown
-  // Of a log with an archive; see format::LogSegmentHistory.
+  Lsn limit = 0;  // LSN at which its records end; if it is known, all of them are valid. 0 = unknown
+  // For a log with an archive: see format::LogSegmentHistory.
   DatabaseId predecessor_log{};
   std::uint64_t secret = 0;  // 0 = the secret of the log
   std::uint64_t time = 0;
@@ -82,7 +81,7 @@ struct Segment {
   Link before() const { return {predecessor_log, predecessor}; }
 
   std::uint64_t offset() const { return format::LogSegmentOffset(index); }
-  // The number of bytes for records, and the LSN at which a full segment ends.
+  // capacity is the number of bytes for records, end the LSN at which a full segment ends.
   std::uint64_t capacity() const { return format::LogSegmentSize(index) - format::kLogSegmentHeader; }
   Lsn end() const { return first + capacity(); }
   std::uint64_t PlaceOf(Lsn lsn) const { return offset() + format::kLogSegmentHeader + (lsn - first); }
@@ -102,13 +101,12 @@ class LogSegments {
     return is_valid ? std::optional(start) : std::nullopt;
   }
   // Reads the headers. Returns InvalidArgument if the file is the log of another database, and
-  // DataLoss if a header names a later segment as its predecessor, so that no chain returns to
-  // itself.
+  // DataLoss if a header names a later segment as its predecessor, so that no chain is a cycle.
   Status Load();
   // Finds the chain that begins at `from`. Returns DataLoss if that segment is missing.
   Status Follow(Position from);
-  // Extends the chain by earlier segments of this log with sequences above `after`, for an archive
-  // that lacks them. is_whole(segment) says whether a segment still has all its records.
+  // Extends the chain backwards by segments of this log with sequences above `after`, which the
+  // archive lacks. is_whole(segment) returns whether a segment still has all its records.
   template <class F>
   void FollowBack(std::uint64_t after, F&& is_whole);
   // For a log with an archive: new segments have a LogSegmentHistory, and the first one follows
@@ -143,21 +141,23 @@ class LogSegments {
   // its header. Takes a free segment, or makes the file longer. Returns ResourceExhausted, and
   // changes nothing, if there is no space.
   Status Start(Lsn first, std::uint64_t predecessor);
-  // Makes sure that there is a free segment, in which the log can go on if the device becomes full.
+  // Makes sure that there is a free segment, so that the log can continue if the device becomes
+  // full.
   Status KeepOneFree() { return free_.empty() ? FillSome(~std::uint64_t{0}) : absl::OkStatus(); }
   // Makes sure that Start finds free segments with room for this many bytes.
   Status Reserve(std::uint64_t bytes);
 
   bool has_free() const { return !free_.empty(); }
-  // Takes the segment that will be free next: one that was filled in part, or a new one at the end
-  // of the file.
+  // Takes the next segment to fill: one that was filled in part, or a new one at the end of the
+  // file.
   StatusOr<Unfilled> TakeUnfilled();
   // Fills the next `bytes` of the segment, or the rest of it. Takes long, and may run beside all
   // other functions.
   static Status Fill(FileT& file, ZeroFill fill, std::uint64_t bytes, Unfilled* segment);
-  // Returns a segment of TakeUnfilled: as a free one if it is filled, else as the next one to fill.
+  // Gives back a segment of TakeUnfilled: as a free one if it is filled, else as the next one to
+  // fill.
   void Return(const Unfilled& segment);
-  // Fills `bytes` of the segment that will be free next.
+  // Fills `bytes` of the next segment to fill.
   Status FillSome(std::uint64_t bytes);
   ZeroFill fill() const { return fill_; }
   void set_fill(ZeroFill fill) { fill_ = fill; }
@@ -240,8 +240,8 @@ Status LogSegments<FileT>::Follow(Position from) {
     return it == found_.rend() ? nullptr : &*it;
   };
   const Segment* next = find([&](const Segment& segment) { return segment.sequence == from.sequence; });
-  // A log that began twice may have lost its first segment in a power cut: any segment that begins
-  // at LSN 0 will do.
+  // A log that began twice may have lost its first segment in a power cut, so any segment that
+  // begins at LSN 0 is accepted.
   if (next == nullptr && from.lsn == 0) next = find([](const Segment& segment) { return segment.first == 0; });
   if (next == nullptr && (from.lsn != 0 || !found_.empty()))
     return absl::DataLossError(absl::StrCat("the log lacks the updates from LSN ", from.lsn, " on"));
@@ -287,9 +287,9 @@ StatusOr<Unfilled> LogSegments<FileT>::TakeUnfilled() {
   return Unfilled{index, format::LogSegmentOffset(index)};
 }
 
-// Writes zeros instead of only allocating space: a sync after a write into space that was never
-// written would also write the file system's journal. The size of the writes matters because some
-// file systems cache, and later write back, units of the size of the first write.
+// Writes zeros instead of only allocating space, because a sync after a write into space that was
+// never written would also write the file system's journal. The size of the writes matters because
+// some file systems cache and write back units of the size of the first write.
 template <File FileT>
 Status LogSegments<FileT>::Fill(FileT& file, ZeroFill fill, std::uint64_t bytes, Unfilled* segment) {
   static constexpr std::array<std::byte, static_cast<std::size_t>(ZeroFill::kBlocks)> kZeros{};
@@ -319,7 +319,7 @@ Status LogSegments<FileT>::FillSome(std::uint64_t bytes) {
   return status;
 }
 
-// Each segment may waste space for the largest part of an entry at its end.
+// At its end each segment may waste up to the size of the largest part of an entry.
 template <File FileT>
 Status LogSegments<FileT>::Reserve(std::uint64_t bytes) {
   const auto room = [](std::uint32_t index) {

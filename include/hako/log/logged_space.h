@@ -1,5 +1,6 @@
-// Adds a log of the updates to a space in memory (hash/memory/record_arena.h, tree/memory/page_arena.h): TinyDBM,
-// BabyDBM and MemoryArrayDBM use it. Without a path the log is off.
+// Adds a log of the updates to a space in memory (hash/memory/record_arena.h,
+// tree/memory/page_arena.h), for TinyDBM, BabyDBM and MemoryArrayDBM. Without a path the log is
+// off.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,7 @@ template <class Space, File LogFile>
 class LoggedSpace final : public Space {
  public:
   struct WriterState : Space::WriterState {
-    Lsn lsn = 0;  // the LSN behind its last update in the log
+    Lsn lsn = 0;  // the LSN after its last update in the log
     AheadRun logged_ahead;
     Status error;  // the error of a call that cannot return one
   };
@@ -44,8 +45,9 @@ class LoggedSpace final : public Space {
     log_.PauseIfLong();
   }
 
-  // Call if only a part of an update was made: the state must not be saved. Opening the database
-  // again restores the state before the update or, if it was logged, the state after it.
+  // Call if only a part of an update was made, so that the state is never saved. Opening the
+  // database again restores the state before the update or, if the update was logged, the state
+  // after it.
   void Poison(const Status& why) {
     damage_.Set(NoMoreWritesError(why));
     if (log_.is_on()) log_.Fail(why);

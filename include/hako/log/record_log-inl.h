@@ -158,14 +158,14 @@ void RecordLog<FileT>::PrepareRoom(std::uint64_t bytes) {
     segment = segments_.TakeUnfilled();
     fill = segments_.fill();
   }
-  if (!segment.ok()) return;  // AppendParts reports this error and the other one
+  if (!segment.ok()) return;  // AppendParts reports the error, if it still occurs
   (void)LogSegments<FileT>::Fill(file_, fill, segment->rest(), &*segment);
   sync::MutexLock lock(tail_mutex_);
   segments_.Return(*segment);
 }
 
 // While the second half of a segment is written, each step also fills a step of the next segment,
-// so no short update waits until a whole segment is filled. Errors are reported where the space is
+// so no short update waits until a whole segment is filled. An error is reported when the space is
 // needed.
 template <File FileT>
 void RecordLog<FileT>::FillAhead() {
@@ -196,8 +196,9 @@ void RecordLog<FileT>::EndStream(AheadRun* run) {
   run->stream_ = format::kLogStreams;
 }
 
-// Appends all parts but the last; other threads may append between them. Returns false if a
-// position was taken meanwhile. After false or an error, a run without an end is left in the log.
+// Appends all parts except the last; other threads may append between them. Returns false if a
+// position was taken meanwhile. After false or an error, the log has a run without an end, which
+// has no effect.
 template <File FileT>
 StatusOr<bool> RecordLog<FileT>::TryPutAhead(AheadRun* run) {
   const std::span<Part> parts = std::span(run->parts_).first(run->parts_.size() - 1);
@@ -322,8 +323,8 @@ Status RecordLog<FileT>::SyncSegment(Position position) {
   Segment segment;
   {
     sync::MutexLock lock(tail_mutex_);
-    // Look for the sequence instead of the LSN, because one segment ends at the LSN at which the
-    // next begins.
+    // Look for the sequence instead of the LSN, because a segment ends at the LSN at which the next
+    // one begins.
     const auto& used = segments_.used();
     segment = *std::find_if(used.begin(), used.end() - 1, [&](const Segment& s) { return s.sequence >= position.sequence; });
   }

@@ -7,14 +7,15 @@
 // runs and has at least everything that was durable.
 //
 // Group commit: the first thread that waits for durability syncs the file, for itself and for all
-// updates that were appended before. Threads that arrive meanwhile are served by the next sync,
-// which one of them makes. Threads that commit again and again would thus form two groups, each
-// waiting for the other's sync. Therefore a thread first waits for the threads that the last sync
-// has served (log/commit_group.h). Before a sync a mark is appended, which names the LSN up to
-// which the log is durable. Marks tell damage from a torn tail (log/log_reader.h).
+// updates appended before. The next sync serves the threads that arrive meanwhile; one of them
+// makes it. Threads that commit repeatedly would thus form two groups, each waiting for the other's
+// sync. Therefore a thread first waits for the threads that the last sync served
+// (log/commit_group.h). Before a sync a mark is appended, which stores the LSN up to which the log
+// is durable. With marks the reader can tell damage from a torn tail (log/log_reader.h).
 //
 // With an archive (log/log_archive.h) the log keeps each segment until Archive has stored it, and
-// has marks with a time: one before an update that comes kMarkInterval or more after the last mark.
+// its marks have times: a mark is appended before an update that comes kMarkInterval or more after
+// the last mark.
 //
 // Use: Open, Replay from the position of the first update that is not durable elsewhere, Begin; then
 // Append, WaitDurable and Release.
@@ -24,13 +25,14 @@
 //      reserved. A long run is appended in several holds, so that other threads need not wait for
 //      it. A run takes effect with its last record: it is in the log as a whole or, after an error,
 //      not at all.
-//   2. A place of a segment is written once in each use of the segment. So a record that recovery
-//      drops can never become valid behind a newer one.
+//   2. Each byte of a segment is written only once in each use of the segment. So a record that
+//      recovery drops can never become valid after a newer one.
 //   3. durable_ <= tail_, and both only grow.
-//   4. No long run lies across a position that the database keeps: writers are stopped when the
-//      position is taken, and runs that were appended ahead are given up and appended again.
-//   5. Begin syncs the header of its segment before the first Append. After a crash the updates that
-//      recovery dropped stay dropped.
+//   4. No long run lies across a position that the database stores. When the position is taken,
+//      writers are stopped, and runs that are being appended ahead are abandoned and appended
+//      again.
+//   5. Begin syncs the header of its segment before the first Append. So after another crash the
+//      updates that a recovery dropped stay dropped.
 //
 // After a failed write or sync the log refuses updates, because the state of the device is unknown.
 //
@@ -72,7 +74,7 @@ inline constexpr std::size_t kLongRun = 32 * format::kLogPartMax;
 // stay valid.
 class AheadRun {
  public:
-  // Whether the second step is due.
+  // Whether the first step is done and the second is not.
   bool is_open() const { return !parts_.empty(); }
 
  private:
@@ -86,7 +88,7 @@ class AheadRun {
   void Reset() { Parts().swap(parts_); }
 
   Parts parts_;
-  unsigned stream_ = format::kLogStreams;  // kLogStreams = none, because all are in use; then nothing is appended
+  unsigned stream_ = format::kLogStreams;  // kLogStreams = none, because all are in use; nothing is then appended ahead
   std::uint64_t positions_taken_ = 0;      // number of positions taken before it began
 };
 
@@ -114,7 +116,7 @@ class RecordLog {
     tail_.store(std::max(from.lsn, end), std::memory_order_relaxed);
     return absl::OkStatus();
   }
-  // Whether there is no segment of this log, as in an empty file.
+  // Whether the file has no segment of this log, such as an empty file.
   bool IsEmpty() const {
     sync::MutexLock lock(tail_mutex_);
     return segments_.is_empty();
@@ -126,11 +128,11 @@ class RecordLog {
     sync::MutexLock lock(tail_mutex_);
     return segments_.used().size();
   }
-  // Starts a segment behind the end that Replay found. Keeps the updates from `keep` on, a position
-  // that a durable superblock names.
+  // Starts a segment after the end that Replay found. Keeps the updates from the position `keep`
+  // on, which a durable superblock names.
   Status Begin(Position keep, ZeroFill fill = ZeroFill::kPages);
 
-  // Before Begin: whether the log may have a kTime.
+  // Call before Begin. Sets whether the log may have a kTime.
   void set_has_times(bool has_times) {
     sync::MutexLock lock(tail_mutex_);
     segments_.set_has_times(has_times);
@@ -138,7 +140,7 @@ class RecordLog {
 
   // ---- with an archive ----
 
-  // Call instead of Replay for a new log: it continues the history after segment `last`, at this
+  // Call instead of Replay for a new log, which continues the history after segment `last`, at this
   // LSN.
   void ContinueHistory(Link last, Lsn lsn) {
     sync::MutexLock lock(tail_mutex_);
@@ -147,30 +149,31 @@ class RecordLog {
     has_archive_ = true;
     tail_.store(lsn, std::memory_order_relaxed);
   }
-  // Call after Replay of a log with an archive: finds the segments that the archive lacks although
+  // Call after Replay of a log with an archive. Finds the segments that the archive lacks although
   // the database has their updates. Returns FailedPrecondition if the archive does not continue in
   // this log.
   Status FindUnarchived(LogArchive<FileT>& archive);
-  // Stores the segments with sequences below `end` that the archive lacks, without the newest; with
-  // kAll, also the newest one, up to the present end of the log. REQUIRES: they are durable, and
-  // one thread calls it at a time (unchecked: a log that was replayed does not know what Sync has
-  // covered)
+  // Stores the segments with sequences below `end` that the archive lacks, except the newest one.
+  // With kAll also stores the newest one, up to the present end of the log. REQUIRES: they are
+  // durable, and one thread calls it at a time (unchecked: a log that was replayed does not know
+  // what Sync has covered)
   Status Archive(LogArchive<FileT>& archive, std::uint64_t end);
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
   // Returns the last segment that has records below this position. The position must not be older
   // than the last Release.
   Link LinkAt(Lsn lsn, const LogArchive<FileT>& archive) const;
 
-  // Appends a run, and returns its LSN for WaitDurable. Returns ResourceExhausted if there is no
-  // space: then nothing was appended, and later calls may succeed. REQUIRES: entries is not empty
+  // Appends a run, and returns its LSN for WaitDurable. If there is no space, returns
+  // ResourceExhausted and appends nothing; later calls may succeed. REQUIRES: entries is not empty
   StatusOr<Lsn> Append(std::span<const LogEntry> entries);
   StatusOr<Lsn> Append(const LogEntry& entry) { return Append(std::span(&entry, 1)); }
-  // The same for a short entry, if the segment is mapped and has room. After false nothing was
-  // done; call Append, which does it or returns the error.
+  // As Append, for a short entry, if the segment is mapped and has room. Otherwise does nothing and
+  // returns false; then call Append.
   HAKO_INLINE bool TryAppend(const LogEntry& entry, Lsn* lsn);
-  // Append a long entry in two steps. AppendAhead, called with nothing locked, appends all but its
-  // last record; Append appends the rest, with which the entry takes effect. After an error, or if
-  // the entry is short, the run is not open and has no effect. Abandon gives up an open run.
+  // Append a long entry in two steps. AppendAhead, called with nothing locked, appends all records
+  // except the last. Append appends the last one, with which the entry takes effect. After an
+  // error, or if the entry is short, the run is not open and has no effect. Abandon gives up an
+  // open run.
   Status AppendAhead(const LogEntry& entry, AheadRun* run);
   Status Append(AheadRun* run, Lsn* lsn);
   void Abandon(AheadRun* run);
@@ -182,7 +185,7 @@ class RecordLog {
   // Returns once everything below `lsn` survives a power cut.
   Status WaitDurable(Lsn lsn);
 
-  // The end of the log, and the part that is known to survive a power cut.
+  // The end of the log, and the LSN up to which it is known to survive a power cut.
   Lsn tail() const { return tail_.load(std::memory_order_acquire); }
   Lsn durable() const { return durable_.load(std::memory_order_acquire); }
   // The end of the log.
@@ -190,8 +193,8 @@ class RecordLog {
     sync::MutexLock lock(tail_mutex_);
     return Here();
   }
-  // Returns the end of the log as a position that the database may keep once the log is durable up
-  // to it: gives up the runs that are appended ahead.
+  // Returns the end of the log, as a position that the database may store once the log is durable
+  // up to it. Abandons the runs that are being appended ahead.
   // REQUIRES: writers are stopped (unchecked: the log does not know them)
   Position TakePosition() {
     sync::MutexLock lock(tail_mutex_);
@@ -274,8 +277,8 @@ class RecordLog {
     failure_.Set(NoMoreWritesError(status));
     return status;
   }
-  // Appends a mark and syncs everything before it. Returns the LSN up to which the log is durable
-  // then.
+  // Appends a mark and syncs everything before it. Returns the LSN up to which the log is then
+  // durable.
   StatusOr<Lsn> SyncTail();
   // Calls SyncTail as the one thread that syncs, and wakes the others.
   Status SyncForAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sync_mutex_);
@@ -290,7 +293,7 @@ class RecordLog {
   std::uint64_t positions_taken_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   // Of the newest segment: its end, its sequence, and the address in the map that LSN 0 would have.
   Lsn segment_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;
-  Lsn step_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;   // the LSN at which FillAhead is due next; at most segment_end_
+  Lsn step_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;   // the LSN at which FillAhead is called next; at most segment_end_
   Lsn step_ ABSL_GUARDED_BY(tail_mutex_) = 0;       // bytes between two calls of FillAhead
   Lsn quick_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;  // TryAppend may append up to here without a mark; 0 with an archive
   std::uint64_t segment_sequence_ ABSL_GUARDED_BY(tail_mutex_) = 0;

@@ -1,4 +1,4 @@
-// Asks for synchronizations of a database on behalf of its log, and lets writers wait for one.
+// Requests synchronizations of a database on behalf of its log, and lets writers wait for one.
 //
 // Thread-safe, except Start, which must be called first.
 #pragma once

@@ -4,18 +4,18 @@
 //
 // An update is appended before its first change, while its leaves or buckets are locked, so the log
 // has the updates of each key in their order. A checkpoint stops the writers for a moment, and its
-// superblock names the end of the log at that moment. Opening the database makes the later updates
-// again. A checkpoint frees the space of older updates. The log requests one when it has grown by
-// its limit since the last one, or finds no space.
+// superblock names the end of the log at that moment. Opening the database replays the later
+// updates. A checkpoint frees the space of older updates. The log requests a checkpoint when it has
+// grown by its limit since the last one, or finds no space.
 //
 // Pacing: once the log has twice its limit, updates wait for a checkpoint. A long value that is
 // appended ahead waits first, for a time in proportion to its size. Any other update waits up to 20
-// ms after it was made; the bytes of values that were appended ahead do not count for this, so that
-// an update of 100 bytes need not wait because other threads write gigabytes.
+// ms after it was made. The bytes of values that were appended ahead do not count for this, so that
+// an update of 100 bytes does not wait because other threads write gigabytes.
 //
-// With an archive (log/log_archive.h) a checkpoint stores the segments before its position there
-// before they are used again. If that fails, the log keeps them and the next checkpoint tries
-// again. Updates go on as long as the log can grow.
+// With an archive (log/log_archive.h) a checkpoint archives the segments before its position before
+// they are reused. If that fails, the log keeps them and the next checkpoint tries again. Updates
+// continue as long as the log can grow.
 //
 // Append and WaitDurable are thread-safe. Start, Stop and the replay require that no other thread
 // uses the database. Only the thread that makes a checkpoint calls the other functions.
@@ -50,7 +50,7 @@ namespace hako::log {
 template <File FileT>
 using LogFileOf = std::conditional_t<PathFile<FileT> && !KernelBackedFile<FileT>, MemoryMapParallelFile, FileT>;
 
-// How a superblock names a log: its id (zeros = none), the position from which on the file lacks
+// How a superblock names a log: the log's id (zeros = none), the position from which the file lacks
 // the updates, and the secret of the log's checks.
 struct NamedLog {
   DatabaseId id{};
@@ -62,7 +62,7 @@ struct NamedLog {
   // Whether the database was closed, or is a copy: the log is in an archive, and its file is not
   // needed.
   bool HasEnded() const { return from.HasEnded(); }
-  // Whether the file is a copy of an open database, in which the history goes on.
+  // Whether the file is a copy of an open database, whose history continues in the original.
   bool IsOfCopy() const { return HasEnded() && (from.sequence & format::kLogOfCopy) != 0; }
   // Whether the file of the log may have updates that the database lacks.
   bool IsNeeded() const { return !IsNone() && !HasEnded(); }
@@ -91,7 +91,7 @@ class UpdateLog {
 
   // Whether updates are logged.
   HAKO_INLINE bool is_on() const { return log_ != nullptr; }
-  // Appends a run, and sets *lsn to the LSN behind it. On an error the log is unchanged.
+  // Appends a run, and sets *lsn to the LSN after it. On an error the log is unchanged.
   // REQUIRES: is_on, and run is not empty
   Status Append(std::span<const format::LogEntry> run, Lsn* lsn) {
     HAKO_DCHECK(is_on() && !run.empty());
@@ -103,8 +103,7 @@ class UpdateLog {
   Status Append(const format::LogEntry& entry, Lsn* lsn) {
     return TryAppend(entry, lsn) ? absl::OkStatus() : Append(std::span(&entry, 1), lsn);
   }
-  // The same for a short entry. After false nothing was done; call Append, which does it or returns
-  // the error.
+  // As Append, for a short entry. Returns false if it has done nothing; then call Append.
   HAKO_INLINE bool TryAppend(const format::LogEntry& entry, Lsn* lsn) {
     if (!refusal_.IsOk() || !log_->TryAppend(entry, lsn)) [[unlikely]]
       return false;
@@ -129,8 +128,8 @@ class UpdateLog {
     return Appended(status, *lsn);
   }
   void Abandon(AheadRun* run) { log_->Abandon(run); }
-  // Returns once everything below `lsn` survives a power cut; An LSN beyond the end of the log
-  // means the end.
+  // Returns once everything below `lsn` survives a power cut. An LSN beyond the end of the log
+  // stands for the end.
   Status WaitDurable(Lsn lsn) { return log_->WaitDurable(std::min(lsn, log_->tail())); }
   // Reserves space for a short update.
   Status Reserve() { return log_->Reserve(kShort); }
@@ -163,7 +162,7 @@ class UpdateLog {
     sync::MutexLock lock(replay_mutex_);
     replayed_ = position;
   }
-  // Sets the id, and the position from which on updates are needed.
+  // Sets the id, and the position from which updates are needed.
   void Name(const DatabaseId& id, Position from) {
     set_id(id);
     NoteReplayed(from);
@@ -189,8 +188,8 @@ class UpdateLog {
     if (link.IsNone()) link = {id_, at.sequence};  // before the first update of the history
     return {link.log, CopiedPosition(EndedPosition(link, at.lsn)), 0};
   }
-  // Call before Close, once the log is durable: archives all of it. Then the database must name the
-  // end of the history, archive()->last(). REQUIRES: is_on, and no update is made any more
+  // Call before Close, once the log is durable. Archives the whole log. The database must then name
+  // the end of the history, archive()->last(). REQUIRES: is_on, and no more updates are made
   Status ArchiveAll() {
     HAKO_DCHECK(is_on() && archive_ != nullptr);
     return log_->Archive(*archive_, Log::kAll);
@@ -207,12 +206,12 @@ class UpdateLog {
     const auto is_short = [this] { return !IsLong() || requests_.has_failed(); };
     if (is_on() && !is_short()) requests_.WaitFor(kPause, is_short);
   }
-  // The database was opened: its log, and what it has in the archive, stay.
+  // The database was opened: its log and its archived segments stay.
   void Keep() {
     if (is_on()) log_->Keep();
     if (archive_ != nullptr) archive_->Keep();
   }
-  // The database is taken back after all, and its log with it.
+  // The database is taken back after Keep, and its log with it.
   void Unkeep() {
     if (is_on()) log_->Unkeep();
     if (archive_ != nullptr) archive_->Unkeep();
@@ -263,13 +262,13 @@ class UpdateLog {
   std::uint64_t AheadBytes() const {
     return ahead_bytes_.load(std::memory_order_relaxed) - ahead_before_checkpoint_.load(std::memory_order_relaxed);
   }
-  // Whether the log is long, without the bytes that were appended ahead. These may be counted a
-  // little before they are in the log.
+  // Whether the log is long, not counting bytes that were appended ahead. These may be counted
+  // slightly before they are in the log.
   bool IsLong() const {
     const std::uint64_t bytes = BytesSinceCheckpoint();
     return bytes - std::min(bytes, AheadBytes()) >= 2 * limit_;
   }
-  // The rare path of an Append: after a failure, or once a checkpoint is due.
+  // The rare path of Append: handles a failure, or requests a checkpoint that is due.
   Status Appended(const Status& status, Lsn lsn) {
     if (status.ok() && lsn < ask_at_.load(std::memory_order_relaxed)) return status;
     requests_.Ask();
@@ -290,8 +289,8 @@ class UpdateLog {
   Position replayed_ ABSL_GUARDED_BY(replay_mutex_);  // the position while updates are not logged
   std::atomic<Lsn> checkpoint_{0};                    // the last checkpoint has everything before this LSN
   std::atomic<Lsn> ask_at_{0};                        // the log requests a checkpoint at this LSN
-  // Bytes appended ahead: in all; in all when the last checkpoint began; and before the last
-  // checkpoint that has ended.
+  // Bytes appended ahead: in total; in total when the last checkpoint began; and the total before
+  // the last checkpoint that has ended.
   std::atomic<std::uint64_t> ahead_bytes_{0}, ahead_before_position_{0}, ahead_before_checkpoint_{0};
   sync::StickyStatus refusal_, failure_;
   std::unique_ptr<LogArchive<FileT>> archive_;  // nullptr: none

@@ -2,10 +2,10 @@
 // pages as it hands out extents.
 //
 // Extents are zero-filled and aligned to 64 KiB. They are not freed one by one: Shrink frees the
-// last ones, Reset all. Random access to a large table is faster with 2 MiB pages; an almost empty
-// database needs small ones. So while the arena is small, a region of 2 MiB becomes a huge page
-// only if one extent covers it or small extents have filled it. Later all regions ask for huge
-// pages before their first use. These are hints, which may fail without harm.
+// last ones, Reset frees all. Random access to a large table is faster with 2 MiB pages; an almost
+// empty database needs small ones. So while the arena is small, a region of 2 MiB becomes a huge
+// page only if one extent covers it or small extents have filled it. Later all regions request huge
+// pages before their first use. The requests are hints, which may fail without harm.
 //
 // Thread-safe.
 #pragma once
@@ -51,9 +51,9 @@ class ReservedMemory {
 
   std::byte* base() const { return range_.base; }
   std::uint64_t size() const { return range_.size; }
-  // Hints that no huge pages be used, which would take memory beyond the bytes in use.
+  // A hint to use no huge pages, which would take memory beyond the bytes in use.
   void KeepSmallPages() { ::madvise(range_.base, range_.size, MADV_NOHUGEPAGE); }
-  // Returns the pages to the system; they read as zero from now on.
+  // Returns the pages to the system. They then read as zero.
   void Discard() { ::madvise(range_.base, range_.size, MADV_DONTNEED); }
 
  private:
@@ -66,10 +66,10 @@ class Arena {
   static constexpr std::uint64_t kExtentAlignment = 64 << 10;
   static constexpr std::uint64_t kSmallUsual = 32 << 20, kLeastUsual = 4 << 20;
 
-  // The limit is lower, but at least `least_bytes`, if the process has less address space. Allocate
-  // never returns offset 0, so 0 can mean "none". At least 64 KiB before and after each extent are
-  // readable. Below `small` bytes the arena uses small pages. REQUIRES: max_bytes >=
-  // kExtentAlignment
+  // The limit is `max_bytes`, or less if the process has less address space, but at least
+  // `least_bytes`. Allocate never returns offset 0, so 0 can mean "none". At least 64 KiB before
+  // and after each extent are readable. Below `small` bytes the arena uses small pages. REQUIRES:
+  // max_bytes >= kExtentAlignment
   static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes, std::uint64_t small = kSmallUsual,
                                                  std::uint64_t least_bytes = kLeastUsual) {
     HAKO_ASSERT(max_bytes >= kExtentAlignment);
@@ -115,8 +115,8 @@ class Arena {
     return offset;
   }
 
-  // Frees the extents from `end` on; their memory reads as zero. REQUIRES: kExtentAlignment <= end,
-  // no thread uses them
+  // Frees the extents from `end` on; their memory then reads as zero. REQUIRES: kExtentAlignment <=
+  // end, no thread uses the freed extents
   void Shrink(std::uint64_t end) {
     HAKO_DCHECK(end >= kExtentAlignment);
     end = (end + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
@@ -127,7 +127,7 @@ class Arena {
     end_.store(end, std::memory_order_release);
   }
 
-  // Returns the memory of a part to the system; the part reads as zero from now on.
+  // Returns the memory of a part to the system. The part then reads as zero.
   // REQUIRES: it is inside the extents, and no thread uses it
   void Discard(std::uint64_t offset, std::uint64_t bytes) {
     HAKO_DCHECK(offset <= end() && bytes <= end() - offset);

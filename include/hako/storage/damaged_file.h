@@ -1,8 +1,9 @@
 // A damaged file of a database, as a salvage reads it: a read-only File whose reads never fail.
 //
 // Blocks that the device cannot read, and bytes after the end of a truncated file, read as zeros,
-// which fail every check of the formats. Each such place is reported once. Both slots show the
-// superblock that SalvageSuperBlock has chosen, so the code that opens the file finds it.
+// which fail every check of the formats. Each such place is reported once. Reads of both slots
+// return the superblock that SalvageSuperBlock has chosen, so the code that opens the file finds
+// it.
 //
 // Not thread-safe. The file and the report must outlive the object.
 #pragma once
@@ -50,7 +51,7 @@ class DamagedFile {
 
   const FileT& file() const { return *file_; }
   SalvageReport& report() const { return *report_; }
-  // The number of bytes that exist.
+  // The size of the damaged file.
   std::uint64_t end() const { return end_; }
   // Makes the file appear as long as its superblock says.
   void Claim(std::uint64_t size) {
@@ -66,7 +67,7 @@ class DamagedFile {
  private:
   static constexpr std::uint64_t kBlock = 4096;
 
-  // Reads existing bytes at once or, if that fails, block by block.
+  // Reads existing bytes in one call or, if that fails, block by block.
   void ReadThere(std::uint64_t offset, std::span<std::byte> out) const {
     if (out.empty() || file_->ReadAt(offset, out).ok()) return;
     for (std::uint64_t at = offset, size; at < offset + out.size(); at += size) {
@@ -86,8 +87,9 @@ class DamagedFile {
   std::unique_ptr<std::set<std::uint64_t>> reported_;  // blocks
 };
 
-// Restores a block that fails its checksum, if only one of its bytes is damaged, by trying all
-// values of each byte. The checksum has 64 bits, so a block that passes is the right one.
+// Tries to restore a block that fails its checksum, by trying all values of each byte. This
+// succeeds if only one byte is damaged. The checksum has 64 bits, so a block that passes is the
+// right one.
 template <class Block>
 bool RestoreBlock(Block* block) {
   auto* const bytes = reinterpret_cast<unsigned char*>(block);
@@ -110,7 +112,7 @@ struct SalvagedBlock {
 
 // Finds the newer superblock, and restores a damaged slot if that is possible. Returns
 // InvalidArgument for a file of another kind, and DataLoss if both slots are lost: without the
-// secret that seeds all checks, no other byte of the file can be told from garbage.
+// secret that seeds all checks, valid bytes cannot be told from garbage.
 template <class Block, File FileT>
 StatusOr<SalvagedBlock<Block>> SalvageSuperBlock(DamagedFile<FileT>& file, const FileKind& kind) {
   const std::string name = absl::StrCat("hako ", ToAbsl(kind.name), " database");

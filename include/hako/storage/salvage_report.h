@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "hako/base/language.h"
@@ -19,7 +18,7 @@ struct SalvageReport {
   enum class Kind {
     kSuperBlock,    // one of the two superblocks
     kUnreadable,    // bytes that the device does not return
-    kTruncated,     // bytes behind the end of the file
+    kTruncated,     // bytes after the end of the file
     kRecord,        // a record of a hash table (without a sound index, or bytes that look like one), or a row of a table
     kExtentHeader,  // the header that should mark an extent of a hash table as having records
     kIndex,         // the index of a hash table, which is rebuilt
@@ -34,10 +33,11 @@ struct SalvageReport {
     std::uint64_t size = 0;     // in bytes; 0 = unknown
     std::string key;            // of the record, if it is readable and fits into kKeyBytesMax; else empty
   };
-  // A range of keys, [from, to), or from `from` on without `to`. Those of an array are record numbers.
+  // A range of keys: [from, to), or all keys from `from` on if there is no `to`. The keys of an
+  // array are record numbers.
   struct LostRange {
     std::string from;               // the first key
-    std::optional<std::string> to;  // the key behind it
+    std::optional<std::string> to;  // the key after it
   };
   static constexpr std::size_t kPlacesMax = 100'000;          // entries of `places`, and of `lost_ranges`
   static constexpr std::uint64_t kKeyBytesMax = 16 << 20;     // of all keys of `places`; a key is listed whole or not at all

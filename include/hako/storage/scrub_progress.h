@@ -13,7 +13,7 @@ namespace hako {
 // How much one call of Scrub does.
 struct ScrubOptions {
   // Bytes to read from the file. A call ends after the first page, value or extent of records that
-  // reaches this number. It may exceed the number by 9 MiB, or by the longest value.
+  // reaches this number. A call may exceed it by 9 MiB, or by the longest value.
   std::uint64_t max_bytes = std::uint64_t{4} << 20;
 };
 
@@ -28,12 +28,11 @@ struct ScrubProgress {
   };
 
   std::uint64_t read_bytes = 0;  // by this call
-  // The progress of the pass over the file: from 0 to `end`, in bytes, or in pages of a tree or an
-  // array.
+  // The progress of the pass, from 0 to `end`: in bytes, or in page ids of a tree or an array.
   std::uint64_t position = 0;
   std::uint64_t end = 0;
-  // Whether this call has ended a pass: everything that was in the file from the beginning of the
-  // pass on has been read. The next call begins another pass.
+  // Whether this call has ended a pass: everything that was in the file since the beginning of the
+  // pass has been read. The next call begins another pass.
   bool is_complete = false;
   std::vector<Damage> damage;  // found by this call
 

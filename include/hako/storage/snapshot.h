@@ -28,7 +28,8 @@ template <File FileT>
 class SnapshotWriter {
  public:
   explicit SnapshotWriter(FileT& file) : file_(file) {}
-  // Continues a snapshot of this id behind an end block, at `offset`: call AddEnd, which then needs no memory.
+  // Continues a snapshot with this id after an end block, at `offset`. Then call AddEnd, which
+  // needs no memory.
   SnapshotWriter(FileT& file, std::uint64_t id, std::uint64_t offset) : file_(file), id_(id), offset_(offset) {
     block_.reserve(block_.size() + sizeof(format::SnapshotEnd));
   }
@@ -129,13 +130,14 @@ class SnapshotReader {
     }
   }
 
-  // After ForEach: the end block that counts and the offset of the next one; and the clock of the
-  // last end block that names no log and the offset behind it, or 0 if each names one.
+  // Call these after ForEach. end() is the end block that counts, and offset() the offset of the
+  // next one. unnamed_clock() is the clock of the last end block that names no log, and
+  // unnamed_offset() the offset after that block; they are 0 if each names one.
   const format::SnapshotEnd& end() const { return end_; }
   std::uint64_t offset() const { return offset_; }
   std::uint64_t unnamed_offset() const { return unnamed_offset_; }
   std::uint64_t unnamed_clock() const { return unnamed_clock_; }
-  // Whether an incomplete end block follows: one that does not validate.
+  // Whether an end block follows that does not validate, because it is incomplete or damaged.
   bool has_incomplete_end() const { return has_incomplete_end_; }
   std::uint32_t version() const { return header_.version; }
   std::uint64_t id() const { return header_.id; }
@@ -228,9 +230,9 @@ class SnapshotReader {
   bool has_incomplete_end_ = false;
 };
 
-// Empties a file, writes all records to it, and syncs it: show(add) calls Status add(key, value)
-// for each record. See SnapshotWriter::End for `end`; only whether it has a clock must be known
-// before show returns. Returns the id of the snapshot.
+// Empties a file, writes all records to it, and syncs it. show(add) calls Status add(key, value)
+// for each record, and may still set the fields of *end; only whether there is a clock must be
+// known before (`has_clock`). Returns the id of the snapshot.
 template <File FileT, class Show>
 StatusOr<std::uint64_t> SaveSnapshot(FileT& file, bool has_clock, format::SnapshotEnd* end, Show&& show) {
   HAKO_RETURN_IF_ERROR(file.Resize(0));

@@ -32,7 +32,8 @@ struct FileKind {
   std::uint32_t oldest, newest;  // versions that are read
 };
 
-// What a file is that begins with this, in place of what its opener wants, and what to do; for errors.
+// Returns what a file with this magic is and how to open it, for an error of an opener that expects
+// another kind.
 inline std::string_view OtherKindOf(const std::array<char, 16>& magic) {
   constexpr std::pair<const std::array<char, 16>&, std::string_view> kKinds[] = {
       {format::kHashFileMagic, "it is a hash database: open it as a HashDBM (dbm=hash)"},
@@ -52,8 +53,8 @@ Status NotOfKindError(const FileT& file, std::string_view what, const std::array
       absl::StrCat("not a hako ", ToAbsl(what), ": ", file.Size(), " bytes, bad magic at offset 0; ", ToAbsl(OtherKindOf(magic))));
 }
 
-// Whether the file is empty or has only zeros, as an unfinished creation leaves it. Files that are
-// too large for that do not count.
+// Whether the file is empty, or has only zeros, as an unfinished creation leaves it. False for
+// files that are too large for that.
 template <File FileT>
 StatusOr<bool> HasOnlyZeros(const FileT& file) {
   constexpr std::uint64_t kBlankMax = 4 << 20;

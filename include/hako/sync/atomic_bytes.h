@@ -121,9 +121,9 @@ HAKO_INLINE bool EqualShared(const char* shared, const char* bytes, std::size_t 
 // Moves bytes within shared memory that only the caller writes. The ranges may overlap.
 HAKO_INLINE void MoveShared(char* to, const char* from, std::size_t size) { std::memmove(to, from, size); }
 // Returns where to reread bytes that were just copied from `shared`, for results that count only if
-// the version still holds afterwards. Rereading the copy would be slow: its stores cannot be
-// forwarded to loads that partly overlap them, so those loads would wait until all earlier stores
-// have retired.
+// the version still holds afterwards. Rereading the copy would be slow: the processor cannot
+// forward its stores to loads that overlap them only in part, so these loads would wait until all
+// earlier stores have retired.
 HAKO_INLINE const char* SharedOrCopy(const char* shared, const char*) { return shared; }
 
 #endif

@@ -1,10 +1,10 @@
 // A thread that runs a function at intervals, or when woken.
 //
-// Each interval starts when the previous call ends, so intervals missed during a call are not made
-// up. Waking the thread during a call causes one more call. The destructor waits for a call in
+// Each interval starts when the previous call ends, so intervals that pass during a call are
+// skipped. Waking the thread during a call causes one more call. The destructor waits for a call in
 // progress and starts no other.
 //
-// Thread-safe: Wake.
+// Wake is thread-safe.
 #pragma once
 
 #include <unistd.h>
@@ -25,8 +25,8 @@
 namespace hako::sync {
 
 class BackgroundThread {
-  // A forked child does not have the thread, so it can neither stop it nor destroy objects that the
-  // thread may have been waiting for. The child leaks the object instead.
+  // A forked child does not have the thread, so it can neither stop the thread nor destroy objects
+  // on which the thread may have been waiting. The child leaks the object instead.
   struct Stop {
     void operator()(BackgroundThread* thread) const {
       if (thread->process_ == getpid()) delete thread;
@@ -36,8 +36,8 @@ class BackgroundThread {
  public:
   using Pointer = std::unique_ptr<BackgroundThread, Stop>;
 
-  // Starts the thread. An interval of 0 means: only when woken, until SetInterval. ResourceExhausted if
-  // the system has no thread.
+  // Starts the thread. With an interval of 0 it runs only when woken, until SetInterval.
+  // ResourceExhausted if the system has no thread.
   static StatusOr<Pointer> Start(std::chrono::milliseconds interval, std::function<void()> work) {
     Pointer self(new BackgroundThread(interval));
     HAKO_ASSIGN_OR_RETURN(self->thread_, StartThread([self = self.get(), work = std::move(work)](std::stop_token stop) {
@@ -57,7 +57,7 @@ class BackgroundThread {
     wakes_.NotifyOne();
   }
 
-  // From now on the thread runs at this interval, too. Needs no memory.
+  // Makes the thread also run at this interval. Needs no memory.
   void SetInterval(std::chrono::milliseconds interval) {
     {
       MutexLock lock(mutex_);

@@ -38,7 +38,7 @@ class CacheLimit {
   struct Quota {
     unsigned fresh, kept;
   };
-  // The sum of both in a step in which the hand has found this many records: one of 16.
+  // The quota of a step in which the hand has found this many records: one of 16.
   static constexpr unsigned QuotaOf(unsigned num_records) { return std::max((num_records + 8) / 16, 1u); }
   // Begins a step of the hand, and returns its number.
   std::uint64_t NextStep() { return steps_.fetch_add(1, std::memory_order_relaxed); }
@@ -46,8 +46,8 @@ class CacheLimit {
   // Counts a writer that uses the database for the first time.
   void AddWriter() { num_writers_.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t num_writers() const { return num_writers_.load(std::memory_order_relaxed); }
-  // Returns the number of counted records from which on a thread evicts, if each of the other
-  // threads may have added `uncounted` more.
+  // Returns the number of counted records above which a thread evicts, if each of the other threads
+  // may have added up to `uncounted` more.
   // REQUIRES: capacity().records is not 0
   std::int64_t RecordsMost(std::int64_t uncounted) const {
     HAKO_DCHECK(capacity_.records != 0);

@@ -16,7 +16,7 @@ namespace hako::sync {
 class ForkCall {
  public:
   // From now on each forked child calls `call(object)`, which must allocate no memory and take no
-  // lock. If the system has no memory to register this, the call is never made.
+  // lock. If there is no memory to register the handler of forks, the call is never made.
   ForkCall(void* object, void (*call)(void*)) : object_(object), call_(call) {
     static const int noted [[maybe_unused]] = pthread_atfork(&List::Lock, &List::Unlock, &List::RunAndUnlock);
     const sync::MutexLock lock(list_.mutex);

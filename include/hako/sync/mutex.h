@@ -1,9 +1,9 @@
 // Mutexes whose rules clang checks: -Wthread-safety -Wthread-safety-beta, on in the presets asan
-// and tsan. A member that a mutex guards says so by ABSL_GUARDED_BY, a function that is called with
-// the mutex held by ABSL_EXCLUSIVE_LOCKS_REQUIRED. They compile to std::mutex and
-// std::shared_mutex, which lack these annotations in libstdc++.
+// and tsan. ABSL_GUARDED_BY marks a member that a mutex guards, ABSL_EXCLUSIVE_LOCKS_REQUIRED a
+// function that is called with the mutex held. The classes wrap std::mutex and std::shared_mutex,
+// which lack these annotations in libstdc++.
 //
-// The order of locks is checked where one function takes several. ABSL_ACQUIRED_AFTER and
+// Clang checks the order of locks in functions that take several. ABSL_ACQUIRED_AFTER and
 // ABSL_ACQUIRED_BEFORE place a mutex in that order, after or before other mutexes or a LockRank.
 //
 // Clang checks a lambda as a function that holds nothing. So a lambda that is called with a mutex

@@ -1,18 +1,18 @@
-// The records of an ordered database as they are at one moment, shown by a scan while writers go on.
+// Lets a scan show the records of an ordered database as they are at one moment, while writers
+// continue.
 //
-// The moment is one at which the writers are stopped. From then on each writer that has locked a leaf
-// calls Capture before it changes anything there: unless the scan has passed the leaf, it copies the
-// records of the leaf, once. So a record that the scan finds has the value of the moment, unless
-// its key lies in a captured range; then the copy has it. Captured ranges are ranges of keys, so
-// leaves may be split and joined meanwhile.
+// At the moment the writers are stopped. From then on each writer that has locked a leaf calls
+// Capture before it changes anything there. Capture copies the records of the leaf, unless the scan
+// has passed it or they were captured before. So a record that the scan finds has the value of the
+// moment, unless its key lies in a captured range; the copy then has that value. Captured ranges
+// are ranges of keys, so leaves may be split and joined meanwhile.
 //
 // The scan goes upwards and calls Pass for each record that it finds. Pass drops the copies that
 // are no longer needed, so only captured records ahead of the scan take memory.
 //
-// Thread-safe: Capture and Fail, beside one thread that scans.
+// Capture and Fail are thread-safe. One thread scans.
 #pragma once
 
-#include <cstddef>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -26,7 +26,7 @@
 
 namespace hako::sync {
 
-// Less orders keys, which are Keys, and KeyViews of them.
+// Key is the type of a stored key and KeyView that of a view of one; Less compares both.
 template <class Key, class KeyView, class Less>
 class RangeCapture {
  public:
@@ -57,8 +57,8 @@ class RangeCapture {
     MutexLock lock(mutex_);
     error_.Update(why);
   }
-  // Lets the scan go on without the records that a writer could not read. Returns false if Pass has
-  // failed for another reason.
+  // Lets the scan continue without the records that a writer could not read. Returns false if Pass
+  // has failed for another reason.
   bool SkipDamage() {
     MutexLock lock(mutex_);
     if (!absl::IsDataLoss(error_)) return false;
@@ -66,9 +66,9 @@ class RangeCapture {
     return true;
   }
 
-  // The scan calls this when it has found the record of this key, or, without a key, the end. Moves
-  // the captured records up to the key to `due`; the scan shows these first. Returns whether the
-  // record that the scan has found belongs to the moment; otherwise the scan drops it.
+  // The scan calls this when it has found the record of this key, or with nullopt at the end. Moves
+  // the captured records up to the key to `due`; the scan shows them first. Returns whether the
+  // record that the scan has found belongs to the moment; if not, the scan drops it.
   StatusOr<bool> Pass(const Bound& key, std::vector<Record>* due) {
     MutexLock lock(mutex_);
     HAKO_RETURN_IF_ERROR(error_);

@@ -17,9 +17,9 @@
 namespace hako::sync {
 
 // Runs Status body(part) for each part of [0, parts), in one thread per part; the calling thread is
-// one of them. If the system has fewer threads, they run the remaining parts too. Returns the first
-// error; the other parts are run regardless. If a body throws, no further part begins, and the
-// first exception leaves the call once all threads have ended.
+// one of them. If fewer threads can be started, they also run the remaining parts. Returns the
+// first error, after all parts have run. If a body throws, no further part begins, and the call
+// rethrows the first exception once all threads have ended.
 template <class F>
 Status RunParts(std::size_t parts, F&& body) {
   StickyStatus failure;

@@ -24,8 +24,8 @@ class ABSL_LOCKABLE SpinLock {
   // REQUIRES: the calling thread holds the lock; a debug build checks only that some thread does
   void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() { HAKO_DCHECK(held_.load(std::memory_order_relaxed)); }
   HAKO_INLINE void Unlock() ABSL_UNLOCK_FUNCTION() { held_.store(false, std::memory_order_release); }
-  // Lets threads that wait for the lock take it first. A thread that takes the lock again and again
-  // calls this, because other threads would hardly ever find the lock free.
+  // Lets threads that wait for the lock take it first. A thread that takes the lock repeatedly
+  // calls this, because other threads would otherwise hardly ever find the lock free.
   // REQUIRES: not held by this thread (unchecked: the lock has no owner)
   void LetOthersPass() const {
     constexpr unsigned kMost = Backoff::kSpins + Backoff::kYields + 4;

@@ -33,7 +33,7 @@ class StickyStatus {
     status_.Update(status);
     has_failed_.store(true, std::memory_order_release);
   }
-  // Replaces the status, for an error that may go away again.
+  // Replaces the status, for an error that may go away.
   void Assign(const Status& status) {
     MutexLock lock(mutex_);
     status_ = status;

@@ -100,7 +100,7 @@ class PerThread {
     return index != internal::kNoIndex ? (*found_)[index].load(std::memory_order_relaxed) : nullptr;
   }
 
-  // From now on Mine returns nullptr to all threads.
+  // Makes Mine return nullptr to all threads.
   // REQUIRES: no other thread uses this object (checked in WriterStates::Close)
   void Seal() { found_ = &none_; }
   bool IsSealed() const { return found_ == &none_; }

@@ -2,21 +2,23 @@
 //
 // Protocol (Dekker's argument). A writer marks its own state busy by a plain store, locks the
 // bucket that it changes (a full fence), then checks whether the gate is closed; if so, it undoes
-// both and waits. A thread that closes the gate does the mirror image: it closes, then waits until
-// every writer state is idle. While the gate is closed, the closer owns all per-thread state.
-// Readers are not affected.
+// both and waits. A thread that closes the gate does the reverse: it closes the gate, then waits
+// until every writer state is idle. While the gate is closed, that thread owns all per-thread
+// state. Readers are not affected.
 //
 // Fairness. Waiters check only from time to time, and could miss every moment in which the gate is
-// open if it were closed again at once. So the next closer first lets all current waiters pass.
+// open if it were closed again at once. So the next thread that closes the gate first lets all
+// current waiters pass.
 //
 // Key holds. A writer that has decided on a key but has yet to write a long value holds the key
-// (KeyHold) while its bucket is unlocked. Others may read the key and use all other keys of the
-// bucket. A writer that wants the same key finds it held after locking the bucket; it unlocks the
-// bucket and waits. Holds and the gate share a word, so that a writer checks both at once.
+// (KeyHold) while its bucket is unlocked. Other threads may read the key and use all other keys of
+// the bucket. A writer that wants the same key finds it held after locking the bucket; it unlocks
+// the bucket and waits. Holds and the gate share a word, so that a writer checks both at once.
 //
-// Captures. While the records of one moment are shown (sync/range_capture.h, hash/bucket_capture.h), a
-// writer copies those of its bucket or leaf before it changes anything there. The gate has a flag for
-// that in the same word, so that a writer of a database without a capture pays nothing.
+// Captures. While a scan shows the records of one moment (sync/range_capture.h,
+// hash/bucket_capture.h), a writer copies the records of its bucket or leaf before it changes
+// anything there. The flag for this is in the same word of the gate, so a database without a
+// capture pays nothing.
 //
 // Lock order: a key is held before its bucket is unlocked, and released after the decision is
 // published. A writer that holds keys may lock buckets and pass the gate. A writer that has a
@@ -90,8 +92,8 @@ class WriteGate {
   }
 
   // Whether another writer holds the key with this hash. A hint, unless the caller has the key's
-  // bucket locked. Sequentially consistent: a thread that publishes something and then calls IsHeld
-  // sees the hold of every writer that does not see the publication.
+  // bucket locked. Sequentially consistent: if a thread publishes something and then calls IsHeld,
+  // it sees the hold of every writer that does not see the publication.
   bool IsHeld(std::uint64_t hash) const {
     if (state_.load(std::memory_order_seq_cst) < kHold) return false;
     for (const auto& held : held_) {
@@ -103,8 +105,8 @@ class WriteGate {
     for (Backoff backoff; IsHeld(hash);) backoff.Pause();
   }
 
-  // Marks a writer busy that changes its per-thread state without locking a bucket. The caller ends
-  // this with Leave.
+  // Marks a writer busy, for changes of its per-thread state without the lock of a bucket. The
+  // caller ends this with Leave.
   void Pass(WriterState& writer) const {
     for (;;) {
       writer.Enter();
@@ -122,7 +124,7 @@ class WriteGate {
   }
 
   // Runs `body` while no writer is between Enter and Leave. `for_each` visits every WriterState.
-  // One thread at a time; others wait.
+  // Only one thread at a time runs its body; others wait.
   // REQUIRES: the calling thread is not in the body of another one
   template <class ForEach, class Body>
   auto RunExclusive(ForEach&& for_each, Body&& body) {
@@ -141,8 +143,8 @@ class WriteGate {
   }
 
   // Lets a writer take over the state of other writers: closes the gate, calls visit(WriterState&)
-  // for those that are idle, then body(). It waits at most `patience` pauses for each of the
-  // others, because they may be waiting for the caller. If another thread is closing the gate, it
+  // for those that are idle, then body(). Waits at most `patience` pauses for each of the other
+  // writers, because they may be waiting for the caller. If another thread is closing the gate, it
   // only calls body().
   template <class ForEach, class F, class Body>
   void RunBesideBusy(const WriterState& mine, unsigned patience, ForEach&& for_each, F&& visit,
@@ -191,7 +193,7 @@ class KeyHold {
   // Returns false if no more keys can be held; the caller then keeps the bucket locked.
   // REQUIRES: the caller has the key's bucket locked (unchecked: the gate does not know the buckets)
   bool Add(std::uint64_t hash) {
-    gate_.state_.fetch_add(WriteGate::kHold, std::memory_order_seq_cst);  // before barred_ is read: see NoHolds
+    gate_.state_.fetch_add(WriteGate::kHold, std::memory_order_seq_cst);  // must precede the load of barred_: see NoHolds
     for (std::size_t i = 0; i < WriteGate::kHoldsMax && gate_.barred_.load(std::memory_order_seq_cst) == 0; ++i) {
       std::uint64_t none = 0;
       if (!gate_.held_[i].compare_exchange_strong(none, WriteGate::NameOf(hash), std::memory_order_seq_cst)) continue;

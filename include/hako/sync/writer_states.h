@@ -1,10 +1,10 @@
 // The writer states of a database's threads, and whether the database may be used.
 //
-// A closed database has no state for any thread: the lookup that every update makes fails, and
-// Refusal returns the reason. So the checks for a closed database and for a fork cost an open
-// database nothing: in a forked child the owner closes these states (sync/fork_call.h). A thread
-// that runs a visitor of this database gets no state either, because its call would wait for a lock
-// or gate that it holds itself.
+// A closed database has no state for any thread, so the look-up of the state, which every update
+// makes, fails, and Refusal returns the reason. In a forked child the owner closes these states,
+// too (sync/fork_call.h). So the checks for a closed database and for a fork cost an open database
+// nothing. A thread that runs a visitor of this database gets no state either, because its call
+// would wait for a lock or gate that it holds itself.
 //
 // Thread-safe, except Close.
 #pragma once
@@ -34,7 +34,7 @@ class WriterStates {
   }
   [[gnu::cold]] Status Refusal() {
     HAKO_RETURN_IF_ERROR(CheckOpen());
-    if (states_.Mine() != nullptr && IsInVisitor()) return VisitorError();  // this call may find the memory that the first one lacked
+    if (states_.Mine() != nullptr && IsInVisitor()) return VisitorError();  // the second call may find the memory that the first one lacked
     return absl::ResourceExhaustedError(absl::StrCat("out of memory for the state of a thread, or more than ", kMaxThreads, " threads"));
   }
   template <class F>

@@ -51,9 +51,9 @@ std::optional<PostingBlock> DecodePostingHead(std::string_view bytes);
 // Replaces `out` by a block of as many of the numbers as fit, and returns how many.
 // REQUIRES: the numbers ascend, from `begin` on
 std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out);
-// Replaces `out` by the block with one more number. Returns false if that is not above all others, if there
-// is no room, or if the block is damaged.
-bool AppendPosting(std::string_view bytes, RowNumber number, std::string* out);
+// Replaces `out` by the block that ends at `end` with one number more, or less. Returns false if the block has
+// the number already, or lacks it; if it begins behind it; if there is no room; or if the block is damaged.
+bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out);
 
 // The keys of kKeysOfBlock rows.
 class KeyBlock {

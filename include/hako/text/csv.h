@@ -1,7 +1,7 @@
 // Reads and writes CSV (RFC 4180) as a stream, one record at a time.
 //
-// The reader accepts only the following. It keeps each byte of a field, or refuses the text with
-// the number of the line, counted from 1; for a quoted field this is the line in which the field
+// The reader accepts only the following text, and keeps each byte of a field. It refuses any other
+// text, and names the line, counted from 1; for a quoted field this is the line in which the field
 // begins.
 //   records  end with LF or CR LF, also mixed; the end of the text ends the last. Lines without a byte
 //            are skipped
@@ -9,7 +9,7 @@
 //   quotes   a field that begins with " ends with the next single ", before a comma or the end of the
 //            record. Inside, all bytes stand for themselves, even line ends, and "" stands for one
 //            quote
-//   refused  a quote in a field that does not begin with one; text behind a closing quote; a quote that
+//   refused  a quote in a field that does not begin with one; text after a closing quote; a quote that
 //            is not closed; a CR outside of quotes without an LF after it, as in texts of old
 //            Macintoshes; a field of more than 64 MiB
 // A byte order mark at the beginning of the text is skipped. Bytes need not be UTF-8.
@@ -79,7 +79,7 @@ class CsvReader {
   std::vector<CsvField> shown_;
 };
 
-// Appends a field, in quotes where a reader needs them; nullopt is a missing value.
+// Appends a field, in quotes if a reader needs them; nullopt is a missing value.
 void AppendCsvField(std::optional<std::string_view> text, std::string* out);
 
 }  // namespace hako

@@ -3,7 +3,6 @@
 // third member, "expire_at": milliseconds since 1970.
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
@@ -66,9 +65,9 @@ inline std::size_t EncodeUtf8(std::uint32_t code, char* out) {
   return out[0] = static_cast<char>(0xf0 | code >> 18), out[1] = tail(12), out[2] = tail(6), out[3] = tail(0), 4;
 }
 
-// Parses the one form of object that is a record, in any layout and order of its members. A general
-// JSON parser would build values that are not used. Strings are decoded in place: the line is
-// changed, and the results are views of it.
+// Parses an object that is a record, in any layout and order of its members. It is not a general
+// JSON parser, which would build values that are not used. Strings are decoded in place: the line
+// is changed, and the results are views of it.
 class JsonRecordParser {
  public:
   explicit JsonRecordParser(std::span<char> line) : at_(line.data()), end_(line.data() + line.size()) {}

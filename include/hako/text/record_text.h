@@ -12,11 +12,11 @@
 //          -p does not escape backslashes (LMDB 0.9.24), so its output is ambiguous: dump without
 //          -p. It has no times. The reader refuses dumps that hako cannot represent: several values
 //          for a key (duplicates, dupsort, dupfixed, or one key twice in a row), orders that are
-//          not bytewise (integerkey, reversekey), and a second database behind DATA=END.
+//          not bytewise (integerkey, reversekey), and a second database after DATA=END.
 //
-// Lines of tsv and dump may end with CR LF, but then all must: a line that does not end like the
-// first is an error. TSV without escapes is taken literally: a CR is a byte of the value. A byte
-// order mark at the beginning of a text is skipped.
+// Lines of tsv and dump end with LF or CR LF; a line that does not end like the first one is an
+// error. In TSV without escapes a CR is a byte of the value. A byte order mark at the beginning of
+// a text is skipped.
 //
 // Errors: malformed text is InvalidArgument and names the line. One thread per object. See text/csv.h for CSV.
 #pragma once
@@ -115,7 +115,7 @@ class RecordReader {
 // Options of the format dump.
 struct DumpOptions {
   bool print = false;         // format=print instead of bytevalue
-  std::uint64_t mapsize = 0;  // bytes; unless 0, a header line for mdb_load, whose default is 1 MiB; db_load rejects it
+  std::uint64_t mapsize = 0;  // bytes; 0 = no header line "mapsize", which mdb_load needs above 1 MiB, and db_load rejects
 };
 
 // Appends records to a string as text.

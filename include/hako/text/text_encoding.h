@@ -1,7 +1,7 @@
 // Bytes as text and back, for terminals, TSV, JSON Lines and dumps. Every Append function appends
 // to `out`. Every Decode function writes the decoded bytes to `out` and returns their number, or
-// nullopt if the text is malformed. The result is never longer than the text, and `out` may be the
-// beginning of the text, which is then decoded in place.
+// nullopt if the text is malformed. The result is never longer than the text. If `out` is the
+// beginning of the text, it is decoded in place.
 #pragma once
 
 #include <algorithm>

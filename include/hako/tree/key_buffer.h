@@ -1,5 +1,5 @@
-// A key of a tree in a buffer on the stack. Pages are changed while locks are held, when nothing
-// may run out of memory.
+// A key of a tree in a buffer on the stack: pages are changed while locks are held, when an
+// allocation must not fail.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace hako::tree {
 
 class KeyBuffer {
  public:
-  // Bytes behind the key that a copy may overwrite.
+  // Bytes after the key that a copy may overwrite.
   static constexpr std::size_t kCapacity = kTreeKeySizeMax + 8;
 
   KeyBuffer() {}  // the bytes are not initialized
@@ -29,13 +29,13 @@ class KeyBuffer {
     resize(key.size());
     key.copy(bytes_, key.size());
   }
-  // Copies bytes that may change at the same time. Since `size` may be wrong then, copies at most
+  // Copies bytes that may change at the same time. `size` may then be wrong, so copies at most
   // kCapacity bytes.
   void LoadShared(const char* shared, std::size_t size) {
     size_ = std::min(size, kCapacity);
     sync::LoadShared(bytes_, shared, size_);
   }
-  // New bytes are undefined.
+  // Leaves new bytes undefined.
   void resize(std::size_t size) {
     HAKO_ASSERT(size <= kCapacity);
     size_ = size;

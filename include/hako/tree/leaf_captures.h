@@ -1,5 +1,5 @@
-// The scans that show the records of one moment (sync/range_capture.h): a writer shows each of them a leaf
-// before it changes the leaf.
+// The scans that show the records of one moment (sync/range_capture.h). A writer passes a leaf to
+// each of them before it changes the leaf.
 //
 // Thread-safe, except Begin and End.
 #pragma once
@@ -52,8 +52,8 @@ class LeafCaptures {
   }
 
  private:
-  // Counts the records that can be read, and keeps the first error. A long value may have to be
-  // read with the leaf locked: the thread that stores it holds no lock.
+  // Counts the records that can be read, and keeps the first error. May read a long value with the
+  // leaf locked, because the thread that stores the value holds no lock.
   [[gnu::cold, gnu::noinline]] void CaptureLeaf(const format::PageLine& leaf) const {
     const auto page = pages_.ViewOf(leaf);
     const format::PageTail tail = page.tail();

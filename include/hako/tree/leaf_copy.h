@@ -15,9 +15,9 @@ namespace hako::tree {
 
 // A leaf as it was at one moment. The memory is reused for the next leaf.
 //
-// In place, the bytes are those of the leaf itself, which writers change: a reader uses the bytes that it
-// has read only if IsCurrent() holds afterwards. The line is a copy all the same, so the sizes of the
-// page's parts are of one moment.
+// In place, the bytes are those of the leaf itself, which writers may change: a reader uses the
+// bytes that it has read only if IsCurrent() holds afterwards. The line is still a copy, so the
+// sizes of the page's parts are consistent.
 template <Comparator Compare>
 class LeafCopy {
  public:
@@ -39,8 +39,9 @@ class LeafCopy {
   }
   format::PageLine& line() { return *line_; }
 
-  // The leaf's line and version at the moment of the copy. A leaf that was only locked or evicted
-  // since then counts as unchanged. A freed leaf counts as changed, and so does a leaf in place.
+  // Stores the leaf's version at the moment of the copy, for HasChanged. A leaf that was only
+  // locked or evicted since then counts as unchanged. A freed leaf counts as changed, and so does a
+  // leaf in place.
   void NoteSource(std::uint32_t* version_word, std::uint32_t version) {
     leaf_ = version_word;
     leaf_version_ = version;
@@ -48,7 +49,7 @@ class LeafCopy {
     version_ = is_in_place ? changed_ + sync::VersionLock::kStep : version;
   }
   bool IsCurrent() const { return sync::VersionLock(*leaf_).IsCurrent(leaf_version_); }
-  // Copies a leaf that was in place. False if it is not current.
+  // Copies a leaf that was in place. Returns false if it is no longer current.
   bool CopyFromPlace() {
     char* const place = base_;
     const unsigned size = line_->shape.size();
@@ -69,15 +70,15 @@ class LeafCopy {
   struct Scan {
     unsigned leaves = 0;  // copied before this one
     unsigned misses = 0;  // leaves that the scan's thread has read from the file
-    // How many leaves beyond this one to request from other threads, and how many of these were
-    // requested.
+    // `ahead`: how many leaves after this one to request from other threads; `asked`: how many of
+    // these were requested.
     unsigned ahead = 0, asked = 0;
     std::uint32_t asked_inner = 0;  // the first of the inner pages that were requested last
   };
   Scan scan;
 
   // For prefetches: where the neighbour in the direction of the seek was at the moment of the copy;
-  // size 0 if unknown.
+  // its size is 0 if it is unknown.
   struct Neighbour {
     const char* base = nullptr;
     std::size_t size = 0;

@@ -1,5 +1,5 @@
-// Evicts records of the leaves of a tree whose space has a limit (tree/page_limit.h). A space without one
-// has the first class, which does nothing.
+// Evicts records of the leaves of a tree whose space has a limit (tree/page_limit.h). For a space
+// without a limit the first class does nothing.
 //
 // Thread-safe.
 #pragma once
@@ -77,9 +77,9 @@ class LeafEviction<Space, Compare> {
     return pages_.has_byte_limit() ? space_.limit()->capacity().CheckValue(size) : absl::OkStatus();
   }
 
-  // Calls store(slot) for a locked leaf, which the call may split, and returns its result. If the
-  // call gets no memory within the limit, evicts records and calls store again, with the slot where
-  // the key is then.
+  // Calls store(slot) for a locked leaf, which store may split, and returns its result. If store
+  // gets no memory within the limit, evicts records and calls it again, with the slot that the key
+  // then has.
   template <class F>
   Status Store(WriterState& writer, Line*& leaf, std::string_view key, typename View::Slot slot, F&& store) {
     const auto is_mine = [&](const Line& line) { return &line == leaf; };
@@ -100,7 +100,7 @@ class LeafEviction<Space, Compare> {
     return store(slot);
   }
 
-  // Call this before this many new records are inserted. Their leaves are locked, so that the new
+  // Call this before `inserted` new records are inserted, with their leaves locked, so that the new
   // records are not evicted. REQUIRES: the space has a limit
   void EvictForInsertion(WriterState& writer, std::uint64_t inserted) {
     HAKO_DCHECK(pages_.is_limited());
@@ -119,7 +119,7 @@ class LeafEviction<Space, Compare> {
     if (excess() <= 0) return;
     const std::uint64_t ids = space_.page_end() - Space::kFirstId;
     const std::uint64_t steps = (ids + kLeaves - 1) / kLeaves * kParts;
-    // Goes on as long as it helps. The first round may only clear the bits of used records.
+    // Continue as long as it helps. The first round may only clear the bits of used records.
     for (std::uint64_t tries = 0; excess() > 0 && tries < 3 * steps; ++tries) {
       if (Step(writer, limit.NextStep(), ids, nullptr, tries >= 2 * steps) != 0) tries = 0;
     }
@@ -141,11 +141,11 @@ class LeafEviction<Space, Compare> {
   }
 
  private:
-  static constexpr unsigned kLeaves = 8;  // of which the hand visits a part in a step, ...
-  static constexpr unsigned kSlots = format::kSlotGroup, kParts = format::kPageSlotsMax / kSlots;  // ... that large
+  static constexpr unsigned kLeaves = 8;  // a step of the hand visits a part of this many leaves
+  static constexpr unsigned kSlots = format::kSlotGroup, kParts = format::kPageSlotsMax / kSlots;  // of a part; of a leaf
   static constexpr unsigned kEvictedOf = 16;   // the hand evicts one of this many records
   static constexpr unsigned kWaitsMost = 256;  // for other threads, when nothing can be evicted
-  static constexpr unsigned kPartsMost = 256;  // more than PageArena::NextPart has
+  static constexpr unsigned kPartsMost = 256;  // more than there are parts in PageArena::NextPart
   static constexpr unsigned kReturnedOf = 8;   // a leaf returns the memory of its garbage if that is one unit of this many
 
   // How many records the hand may still evict in a step: new ones, and kept ones.
@@ -154,8 +154,8 @@ class LeafEviction<Space, Compare> {
   };
   // The part of a leaf, of kSlots slots, that a step of the hand considers.
   struct Part {
-    // Takes the leaf as it is now; nothing need be locked. The part is empty if the line belongs to
-    // no leaf.
+    // Reads the leaf as it is now, without a lock. The part is empty if the line belongs to no
+    // leaf.
     Part(const PageLimit& limit, Line& line, unsigned part) {
       const format::PageShape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
       const unsigned first = part * kSlots;
@@ -174,9 +174,9 @@ class LeafEviction<Space, Compare> {
     std::uint32_t used = 0, kept = 0;
   };
 
-  // Considers a part of some leaves that are far apart, because the records of neighbours may be
-  // alike. `any`: evicts both new and kept records, because no record of the kind to be evicted
-  // first is left.
+  // Considers a part of some leaves that are far apart, because the records of adjacent leaves may
+  // be alike. `any`: evicts both new and kept records, because there are no more records of the
+  // kind to be evicted first.
   unsigned Step(WriterState& writer, std::uint64_t step, std::uint64_t ids, OwnLeaves* own, bool any) {
     const std::uint64_t apart = (ids + kLeaves - 1) / kLeaves;
     const auto part = static_cast<unsigned>(step / apart % kParts);
@@ -244,8 +244,8 @@ class LeafEviction<Space, Compare> {
     return evicted;
   }
 
-  // The records of this part of a locked leaf that are to be evicted, as bits; the others are considered
-  // as the hand passes them. `own`: the thread had locked the leaf before.
+  // Returns the records of this part of a locked leaf that are to be evicted, as bits, and updates
+  // the bits of the others as the hand passes them. `own`: the thread had locked the leaf before.
   std::uint32_t Choose(Line& line, unsigned part, Quota* quota, const OwnLeaves* own) {
     const View page = pages_.ViewOf(line);
     Part now(*space_.limit(), line, part);
@@ -276,8 +276,8 @@ class LeafEviction<Space, Compare> {
     return chosen;
   }
 
-  // Removes the record of a slot whose leaf is locked. False if its value is not stored yet, or if the
-  // removal cannot be logged.
+  // Removes the record of a slot whose leaf is locked. Returns false if its value is not stored
+  // yet, or if the removal cannot be logged.
   bool EvictSlot(WriterState& writer, Line& line, unsigned i, Deferred& deferred, std::uint64_t* bytes) {
     const View page = pages_.ViewOf(line);
     KeyBuffer key;
@@ -300,8 +300,8 @@ class LeafEviction<Space, Compare> {
   }
 
   // Moves the pages of the next part of the memory to the front of that part, except pages that
-  // another thread has locked. Long values stay where they are. `must`: tries all parts until some
-  // page has moved. Returns false if none has moved.
+  // another thread has locked. Long values do not move. `must`: tries all parts until some page has
+  // moved. Returns false if none has moved.
   bool MovePagesTogether(WriterState& writer, bool must) {
     struct Page {
       std::uint32_t unit, id;
@@ -326,8 +326,8 @@ class LeafEviction<Space, Compare> {
     return has_moved;
   }
 
-  // Moves the page at this unit into the free run before it, if it is there and no thread has locked it. A leaf
-  // without records is joined with a neighbour instead.
+  // Moves the page of `line` into the free run before it, if the page is at `unit` and no thread
+  // has locked it. Joins a leaf without records with a neighbour instead.
   bool MoveForward(WriterState& writer, Line& line, std::uint32_t unit) {
     if (!Lock(line.version).TryLock()) return false;
     const format::PageShape shape = line.shape;
@@ -348,8 +348,8 @@ class LeafEviction<Space, Compare> {
     return true;
   }
 
-  // Joins a small leaf, which the caller has locked, with a neighbour, if it can be done at once, and unlocks it.
-  // False if another thread joins leaves: then it is still locked.
+  // Joins a small leaf, which the caller has locked, with a neighbour, if that can be done at once,
+  // and unlocks it. Returns false, with the leaf still locked, if another thread is joining leaves.
   bool JoinSmall(WriterState& writer, Line& line, std::string_view key) {
     std::atomic_flag& joins = space_.limit()->joins();
     if (joins.test_and_set(std::memory_order_acquire)) return false;

@@ -1,5 +1,5 @@
-// Reads a tree from leaf to leaf: copies of leaves for scans, counts of ranges, and the leaves that a scan
-// in a file will need next.
+// Reads a tree from leaf to leaf: copies leaves for scans, counts the keys of ranges, and reads
+// ahead of scans in a file.
 //
 // Thread-safe; takes no lock.
 #pragma once
@@ -19,7 +19,8 @@
 
 namespace hako::tree {
 
-// Which leaf to read: that of a key, that of the greatest key below it, the first or the last.
+// Which leaf to read: the one for a key, the one with the greatest key below it, the first or the
+// last.
 enum class Seek { kAt, kBefore, kFirst, kLast };
 
 template <class Space, Comparator Compare>
@@ -35,7 +36,7 @@ class LeafReader {
  public:
   explicit LeafReader(const Pages& pages) : pages_(pages), space_(pages.space()) {}
 
-  // These functions: see PageTree.
+  // See the functions of PageTree with these names.
   Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on) const {
     if constexpr (!Space::kResident) {
       typename Copy::Scan& scan = copy->scan;
@@ -89,8 +90,8 @@ class LeafReader {
     }
   }
 
-  // Descends to both keys at the same time. Pages may be changing at the same time: the result is
-  // only a hint.
+  // Descends to both keys at the same time. Pages may be changing at the same time, so the result
+  // is only a hint.
   std::uint64_t CountAbout(std::string_view from, std::string_view to) const {
     static constexpr std::uint64_t kUsualSlots = 128;
     Reached low{&pages_.root(), Lock(pages_.root().version).ReadVersion()}, high = low;
@@ -119,14 +120,14 @@ class LeafReader {
   }
 
   std::vector<std::string> Parts(unsigned parts) const {
-    // Takes the keys of the slots of a level, going down from the root until there are enough.
+    // Take the keys of the slots of one level, going down from the root until there are enough.
     std::vector<std::string> bounds, next;
     for (unsigned level = pages_.ViewOf(pages_.root()).level(); level > 0 && bounds.size() + 1 < 4 * parts; --level) {
       next.clear();
       for (std::size_t i = 0; i <= bounds.size(); ++i) {
         if (i > 0) next.push_back(bounds[i - 1]);
         Copy copy;
-        // A page that cannot be read is not divided; the scan of its part reports the error.
+        // Do not divide a page that cannot be read; the scan of its part reports the error.
         if (!ReadPage(level, i == 0 ? Seek::kFirst : Seek::kAt, i == 0 ? std::string_view() : bounds[i - 1], &copy).ok()) continue;
         const View page = copy.view();
         for (unsigned slot = 1; slot < page.count(); ++slot) Builder::CopyKeyOf(page, slot, &next.emplace_back());
@@ -144,10 +145,10 @@ class LeafReader {
   }
 
  private:
-  // A short scan misses at most this many leaves: they stay cached as those of a Get do, and no
+  // A short scan misses at most this many leaves. They stay cached like the leaves of a Get, and no
   // other thread is woken for them.
   static constexpr unsigned kShortScan = 32;
-  // Leaves that the thread of a scan reads together with the one that it misses.
+  // How many leaves the thread of a scan reads together with the one that it misses.
   static constexpr unsigned kReadTogether = 8;
 
   HAKO_INLINE static unsigned ChildFor(const View& page, Seek seek, std::string_view key) {
@@ -179,7 +180,7 @@ class LeafReader {
         return last;
     }
   }
-  // The number of children beyond this one.
+  // The number of children after this one, in the direction of the scan.
   static unsigned Beyond(const View& parent, unsigned i, bool backwards) { return backwards ? i : std::max(parent.count(), i + 1) - 1 - i; }
 
   [[gnu::noinline]] Status ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const {
@@ -247,7 +248,7 @@ class LeafReader {
   }
 
   // Requests more leaves, beyond a child of `page`, once an eighth of the leaves to read ahead is not
-  // requested. Pages may be changing at the same time: the values read are only hints.
+  // requested. Pages may be changing at the same time, so the values read are only hints.
   void ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards, Copy* copy) const {
     typename Copy::Scan& scan = copy->scan;
     if (8 * (scan.ahead - scan.asked) < scan.ahead) return;

@@ -1,6 +1,6 @@
 // The order in which the threads of a TreeDBM take locks: ascending numbers. *Tried* means that a
-// thread never waits for the lock. An access to a mapped file can always be a page fault; "I/O"
-// here means calls of the file.
+// thread never waits for the lock. "I/O" here means calls of the file; an access to a mapped file
+// can always be a page fault.
 //
 //   1. PageHolds::mutex. A ProcessMulti of many pages (HeldPages) holds it to its end, while
 //      it loads pages and while it waits for a checkpoint. No thread holds it with 2.
@@ -27,8 +27,9 @@
 //   9. PageReadAhead::mutex_, with no other lock held.
 //  10. In the file: see include/hako/README.md.
 //
-// Clang checks it where one function takes several of these mutexes (sync/mutex.h). The mutexes of
-// one number come before the rank after them and after the rank before them.
+// Clang checks the order in functions that take several of these mutexes (sync/mutex.h). A rank
+// stands between two numbers: the mutexes of the lower number are acquired before it, those of the
+// higher number after it.
 #pragma once
 
 #include "hako/sync/mutex.h"

@@ -1,14 +1,11 @@
-// Builds a page from slots of one or two others: for a split, a join, or another prefix.
+// Builds a page from slots of one or two other pages: for a split, a join, or another prefix.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "hako/base/assert.h"
 #include "hako/format/page_format.h"
@@ -43,7 +40,7 @@ class PageBuilder {
   }
 
   // Chooses the prefix; call it after the last Add. The prefix has the bytes that the fences share
-  // or, at an edge of the tree, that all keys share, but it is never so long that a head is not
+  // or, at an edge of the tree, that all keys share. It is never so long that a head would not be
   // full. `coming` is a key that will be inserted afterwards.
   void ChoosePrefix(std::optional<std::string_view> coming) {
     if constexpr (!View::kBytewise) return;
@@ -78,8 +75,8 @@ class PageBuilder {
     return static_cast<unsigned>(cells);
   }
 
-  // The slot at which to split a page so that both parts have about the same bytes; each part of an
-  // inner page, which has at least four slots, gets at least two.
+  // Returns the slot at which to split a page so that both parts have about the same number of
+  // bytes. An inner page has at least four slots, and each part gets at least two.
   static unsigned MiddleOf(const View& page) {
     const format::PageTail tail = page.tail();
     const unsigned count = page.count();
@@ -91,8 +88,8 @@ class PageBuilder {
   }
 
   // Writes the page to new memory and makes `line` name that memory. The line must be locked or
-  // unknown to other threads. The memory that the line named before is not freed. Leaves room for
-  // `more_slots` slots and for cells of `spare` bytes. False if out of memory.
+  // unknown to other threads. Does not free the memory that the line named before. Leaves room for
+  // `more_slots` slots and for cells of `spare` bytes. Returns false if memory runs out.
   bool Build(Space& space, Line& line, unsigned more_slots, unsigned spare) {
     const unsigned cells = CellBytes();
     format::PageTail tail;
@@ -108,7 +105,7 @@ class PageBuilder {
     shape.prefix = static_cast<std::uint16_t>(prefix_.size());
     shape.groups = format::GroupsFor(level_ > 0 ? format::kPageSlotsMax : count_ + more_slots);
     const unsigned units = (shape.slots() * shape.slot_size() + heap + cells + spare + format::kPageUnit - 1) / format::kPageUnit;
-    // No page that hako has made is so large, but a page of a forged file can be.
+    // Only a page of a forged file can be so large.
     if (units > format::kPageUnitsMax) return false;
     shape.units = static_cast<std::uint8_t>(units);
     const std::uint32_t unit = space.Allocate(units);
@@ -154,7 +151,8 @@ class PageBuilder {
   }
 
  private:
-  // Each cell of the page may have to store these bytes again when a key without the prefix comes.
+  // If a key without the prefix is inserted, each cell of the page may have to store these bytes
+  // again.
   static constexpr std::size_t kGuardedPrefixMax = 32;
 
   struct Piece {
@@ -164,8 +162,8 @@ class PageBuilder {
 
   bool guarded() const { return fences_.edges != 0; }
 
-  // Copies the cell of a slot to end at `end`, for a page with the new prefix, and returns its size
-  // there. n is the number of the new slot.
+  // Copies the cell of a slot so that it ends at `end`, for a page with the new prefix, and returns
+  // its new size. n is the number of the new slot.
   HAKO_INLINE unsigned CopyCell(const View& from, unsigned slot, unsigned n, char* end, std::int32_t* head) const {
     const char* const cell = from.cell(slot);
     const format::Cell sizes = View::Decode(cell);

@@ -1,13 +1,12 @@
 // Changes one page, whose line the caller has locked.
 //
 // A page is changed in place as long as the change fits. Otherwise it gets other memory (Resize) or
-// is split (page_tree.h). What a reader sees meanwhile is void; the line's version tells it so.
+// is split (page_tree.h). A reader that sees an intermediate state notices it by the line's
+// version.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 #include "hako/base/assert.h"
@@ -19,7 +18,7 @@
 
 namespace hako::tree {
 
-// The content of a slot beside its key: the bytes of a value, or the name of a long value, or a
+// The content of a slot without its key: the bytes of a value, the name of a long value, or a
 // child.
 struct Content {
   std::string_view value;  // as stored in the cell
@@ -86,8 +85,8 @@ class PageEditor {
     const unsigned size = format::Cell::For(old.suffix, content.value.size(), content.is_long).Size(View::kInlined);
     return size <= old.Size(View::kInlined) || size <= shape().room();
   }
-  // Gives slot i another value. The key keeps its bytes, even if the comparator takes other bytes
-  // for equal. REQUIRES: HasRoomToReplace
+  // Gives slot i another value. The key keeps its bytes, even if the new spelling differs but
+  // compares as equal. REQUIRES: HasRoomToReplace
   HAKO_INLINE void Replace(unsigned i, const Content& content) {
     HAKO_DCHECK(HasRoomToReplace(i, content));
     char* const cell = const_cast<char*>(view_.cell(i));
@@ -116,7 +115,8 @@ class PageEditor {
     StoreShape(shape);
   }
 
-  // Whether the key's slot can get this content without Resize, and the change itself.
+  // HasRoomToStore returns whether the key's slot can get this content without Resize. Store makes
+  // the change.
   HAKO_INLINE bool HasRoomToStore(typename View::Slot slot, std::string_view key, const Content& content) const {
     return slot.found ? HasRoomToReplace(slot.index, content) : HasPrefix(key) && HasRoomFor(CellSize(key, content));
   }
@@ -129,8 +129,8 @@ class PageEditor {
   // The bytes that the page would need if it were rebuilt: slots, cells, fences, prefix, tail.
   unsigned LiveBytes() const { return shape().count * shape().slot_size() + shape().heap - view_.tail().garbage; }
 
-  // Moves the page to other memory, with room for `slots` slots and for cells of `spare` bytes more
-  // than now; drops garbage. False if out of memory, or if the page would be too large.
+  // Moves the page to other memory, with room for `slots` more slots and for `spare` more bytes of
+  // cells, and drops garbage. Returns false if memory runs out, or if the page would be too large.
   bool Resize(unsigned slots, unsigned spare) {
     const format::PageTail tail = view_.tail();
     Shape shape = this->shape();
@@ -154,7 +154,7 @@ class PageEditor {
     const unsigned room = shape().level() == 0 ? format::GroupsFor(slots) * format::kSlotGroup : shape().slots();
     return (room * shape().slot_size() + shape().heap - view_.tail().garbage + spare + format::kPageUnit - 1) / format::kPageUnit;
   }
-  // Drops garbage where the page is, and frees the units beyond `units`. Needs no memory.
+  // Drops garbage in place, and frees the units beyond `units`. Needs no memory.
   // REQUIRES: CompactUnits(slots, 0) <= units <= the page's
   void Compact(unsigned slots, unsigned units) {
     HAKO_DCHECK(CompactUnits(slots, 0) <= units && units <= shape().units);

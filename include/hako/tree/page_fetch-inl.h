@@ -72,7 +72,7 @@ Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view 
     const Outcome outcome = FetchByCall(leaf, key, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
     if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;
-    // The value is most likely long. A resident space can share a long value only while the leaf is
+    // The value is probably long. A resident space can share a long value only while the leaf is
     // locked; other spaces find it without a lock.
     if constexpr (!Space::kResident) {
       if (const auto stored = FindLong(leaf, key)) return FetchLong(key, sink, leaf, stored);
@@ -99,8 +99,8 @@ Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view 
 }
 HAKO_OR_NO_MEMORY
 
-// Locks the leaf without passing the gate, because it changes nothing, and a thread that has closed
-// the gate may read, too. The lock keeps a long value alive until it is shared.
+// Locks the leaf without passing the gate: it changes nothing, and a thread that has closed the
+// gate may read, too. The lock keeps a long value alive until it is shared.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::FetchLocked(std::string_view key, SinkRef sink) {
   LongRead read(space_);
@@ -124,9 +124,9 @@ Status PageTree<Space, Compare>::FetchLocked(std::string_view key, SinkRef sink)
   return absl::OkStatus();
 }
 
-// `stored` is the name that the leaf had as of the version in `leaf`. Reads the value directly into
-// the sink's buffer: once, unless another thread replaces the value at the same time. Nothing is
-// locked.
+// `stored` is the name of the value in the leaf at the version in `leaf`. Reads the value directly
+// into the sink's buffer, with nothing locked. Repeats the read if another thread replaces the
+// value at the same time.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::FetchLong(std::string_view key, SinkRef sink, Reached leaf, std::optional<format::OverflowValue> stored) {
   LongRead read(space_);

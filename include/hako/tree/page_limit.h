@@ -1,21 +1,21 @@
 // The limit of a tree in memory (base/capacity.h): the part that PageArena and PageTree share.
-// The policy is that of a table (hash/record_limit.h), with two differences: 16 slots in each of 8
-// leaves take the place of a group of buckets, and a step evicts either new or kept records,
-// depending on the share of new ones in the last steps. The hand goes over the pages in the order
-// of their ids, at 8 places at a time: records of neighbouring leaves are often alike, so that some
-// leaves have only popular records, and others only those of a scan.
+// The policy is that of a hash table (hash/record_limit.h), with two differences. A step considers
+// 16 slots in each of 8 leaves instead of a group of buckets, and evicts either new or kept
+// records, depending on the share of new records in the last steps. The hand goes over the pages in
+// the order of their ids, at 8 places at a time, because the records of adjacent leaves are often
+// alike: some leaves have only popular records, others only those of a scan.
 //
 // Memory. A limit in bytes is divided: kBeside and a 128th are for the objects of the database and for
 // tables (of free runs, holes, ids), and kWriterBytes for each writer; the rest, the budget, is for pages,
 // long values, lines and use bits. Pages and long values are runs of units of PageArena. The arena
 // has four times as many addresses as bytes. A page or value that finds no free run gets new
 // addresses; in exchange, as many system pages without any page or value become holes, which take
-// no memory (tree/memory/page_holes.h). An eviction frees few units here and there. So a thread that
-// evicts also moves the pages of one part of the memory together, each time that an eighth of the
-// part's size was evicted. Then the free units of the part are one run.
+// no memory (tree/memory/page_holes.h). Evictions free few units in many places. So each time that
+// an eighth of the size of a part of the memory was evicted, the evicting thread also moves the
+// pages of that part together, so that its free units become one run.
 //
 // Invariants
-//   1. A record is evicted as Remove removes it: its leaf is locked, and the removal is logged
+//   1. Records are evicted like Remove removes them: the leaf is locked, and the removal is logged
 //      first. The evicting thread only tries to lock the leaf. A thread that needs memory may also
 //      evict from the leaves that it has locked itself, except the records that it is about to
 //      change.
@@ -27,10 +27,11 @@
 //   4. The memory that PageArena counts is within the budget. It counts a system page of the arena
 //      from its first use until it becomes a hole, and a system page of lines, with the page of
 //      their use bits, from the first use of a line. The memory of a page is free once the page is
-//      freed; that of a long value, once its last reader has dropped it, too.
-//   5. An update of one record that gets no memory has changed no record; the thread evicts some and tries
-//      again. A batch cannot fail once it is logged, so it first reserves what its pages may need.
-//      If that was too little, the batch exceeds the budget and evicts as much before it goes on.
+//      freed. The memory of a long value is free once its last reader has dropped it, too.
+//   5. An update of one record that gets no memory changes nothing; the thread evicts some records
+//      and tries again. A batch cannot fail once it is logged, so it first reserves what its pages
+//      may need. If that was too little, the batch exceeds the budget, and then evicts as much
+//      before it continues.
 //   6. One thread at a time joins leaves. It may use Spare() bytes that no other thread may use,
 //      because it takes memory before it returns more.
 //
@@ -65,7 +66,7 @@ class PageLimit : public sync::CacheLimit {
   PageLimit(const Capacity& capacity, const Line* lines, std::byte* uses)
       : CacheLimit(capacity), origin_(reinterpret_cast<std::uintptr_t>(uses) - reinterpret_cast<std::uintptr_t>(lines)) {}
 
-  // Adds a step of the hand, which has seen this many records, of which so many were new. Returns
+  // Adds a step of the hand, which has seen `records` records, of which `fresh` were new. Returns
   // whether more than a quarter of the records seen by the last steps are new.
   bool HasManyNew(unsigned records, unsigned fresh) {
     const auto add = [](std::atomic<std::uint64_t>& sum, std::uint64_t seen) {
@@ -84,10 +85,10 @@ class PageLimit : public sync::CacheLimit {
   }
   static std::uint64_t BudgetOf(std::uint64_t capacity_bytes) { return capacity_bytes - kBeside - capacity_bytes / 128; }
   std::uint64_t Spare() const { return std::clamp(capacity().bytes / 64, kSpareMin, kSpareMax); }
-  // Of the writers that are not in kBeside.
+  // The bytes of the writers that kBeside does not include.
   std::uint64_t WriterBytes() const { return (std::max(num_writers(), kWritersBeside) - kWritersBeside) * kWriterBytes; }
 
-  // One thread at a time joins leaves at the limit.
+  // Set while a thread joins leaves at the limit; only one thread at a time does.
   std::atomic_flag& joins() { return joins_; }
 
   // Call this when a Get has found its record in this slot of the leaf, or has not found it.
@@ -96,7 +97,7 @@ class PageLimit : public sync::CacheLimit {
     counts().Add(slot.found);
     NoteUse(leaf, slot);
   }
-  // An operation with a lock has found the record in this slot, or not found it.
+  // Call this when an operation with a lock has found the record in this slot, or has not found it.
   template <class Slot>
   HAKO_INLINE void NoteUse(const Line& leaf, const Slot& slot) {
     if (slot.found) UseOf(leaf).used.Set(slot.index);
@@ -111,8 +112,8 @@ class PageLimit : public sync::CacheLimit {
   static constexpr std::uint64_t kStepsSeen = 32;
 
   const std::uintptr_t origin_;  // where the PageUse of a line at address 0 would be
-  // Records and new records that the hand has seen, where each step counts less than the next. An
-  // update by one of several threads may be lost.
+  // The records, and the new records, that the hand has seen, with later steps weighted more. If
+  // several threads update them, an update may be lost.
   std::atomic<std::uint64_t> seen_{0}, fresh_seen_{0};
   std::atomic_flag joins_;
 };

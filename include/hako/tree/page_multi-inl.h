@@ -12,12 +12,12 @@
 
 namespace hako::tree {
 
-// A writer's update of several leaves. The visitor decides on all keys before the first change.
-// Steps that can fail come before that change, too; the last of them appends the whole update to
-// the log, as one run. When a leaf is split, both halves stay locked. Long values are read before
-// the first lock and never while one is held, except for a capture (sync/range_capture.h): if the
-// locked leaves name long values that the visitor needs and that were not read, all leaves are
-// unlocked, the values read, and the leaves locked again.
+// A writer's update of several leaves. Before the first change, the visitor decides on all keys,
+// and all steps that can fail are made; the last of these appends the whole update to the log, as
+// one run. When a leaf is split, both halves stay locked. Long values are read before the first
+// lock and never while one is held, except for a capture (sync/range_capture.h): if the locked
+// leaves name long values that the visitor needs and that were not read, all leaves are unlocked,
+// the values read, and the leaves locked again.
 template <class Space, Comparator Compare>
 template <class ActionT>
 class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
@@ -43,7 +43,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     for (Line* line : halves_) tree_.Unlock(line, changed_);
     this->UnlockAll(changed_);
     this->ReleaseHeld(changed_);
-    deferred_.Finish();  // before this thread pauses, because other threads may be waiting for its values
+    deferred_.Finish();  // before the thread pauses, because other threads may wait for its values
     tree_.EndWrite(writer_, changed_);
     for (const std::size_t i : sparse_) {
       LeafGuard guard(tree_, writer_, tree_.LockLeafByCall(writer_, keys_[i]));
@@ -79,7 +79,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   }
 
  private:
-  // Says whose key a Set stores, and whether another record is removed first.
+  // Which spelling of the key a Set stores, and whether the old record is removed first.
   struct Spelling {
     std::size_t key = 0;
     bool renews = false;
@@ -136,8 +136,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     return absl::OkStatus();
   }
 
-  // Does all that can fail: checks that there is room, reserves memory, marks the leaves, stores long
-  // values.
+  // Makes all steps that can fail, except logging: checks that there is room, reserves memory,
+  // marks the leaves dirty, stores long values.
   Status Prepare() {
     static constexpr std::uint64_t kSlack = 32;  // bytes of a record's slot and of the header of its cell
     std::uint64_t num_sets = 0, num_growing = 0, num_leaves = 0, bytes = 0;
@@ -190,7 +190,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return false;
   }
-  // Reserves as much memory as the pages may need in addition, at any moment, for all sets.
+  // Reserves the most additional memory that the pages may need at any moment for all Sets.
   Status Reserve() {
     std::uint64_t bytes = 0;
     for (std::size_t n = 0; n < order_.size();) {
@@ -224,7 +224,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return absl::OkStatus();
   }
-  // For a reservation that was too small.
+  // Evicts records if the reservation was too small.
   void EvictIfExceeded() {
     if constexpr (LimitedPageSpace<Space>) {
       if (reservation_.HasExceeded()) [[unlikely]] {
@@ -233,7 +233,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       }
     }
   }
-  // After the changes.
+  // Call after the changes.
   void EndReservation() {
     if constexpr (LimitedPageSpace<Space>) {
       if (!tree_.has_byte_limit_) return;
@@ -334,7 +334,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return absl::OkStatus();
   }
-  // In a large update, the leaves that were locked first are no longer in the processor's caches.
+  // Prefetches the leaves of later keys: in a large update, the leaves that were locked first are
+  // no longer in the processor's caches.
   void PrefetchBehind(std::size_t n) {
     static constexpr std::size_t kLarge = 256, kLines = 16, kSlots = 8, kCells = 4;
     if (order_.size() < kLarge || n + kLines >= order_.size()) return;
@@ -355,8 +356,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     tree_.count_.Add(writer_, -1);
   }
 
-  // Stores into leaves_[leaf]. If that leaf is split, the part with the key takes its place. The
-  // other parts are appended to leaves_; those behind the key come next.
+  // Stores into leaves_[leaf]. If that leaf is split, the part with the key replaces it in leaves_.
+  // The other parts are appended to leaves_; those after the key come next.
   Status Set(std::size_t leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
              typename View::Place place) {
     SplitResult halves{leaves_[leaf], &halves_};
@@ -386,7 +387,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     return Compare::Compare(x.low(x.tail()), y.low(y.tail())) < 0;
   }
 
-  // After the update, leaf by leaf.
+  // Call after the update. Joins sparse leaves of the range, leaf by leaf.
   void MergeIn(const Range& range) {
     if (!has_removed_) return;
     for (std::string from(range.from);;) {
@@ -442,14 +443,14 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   const Batch<ActionT>& batch_;
   absl::InlinedVector<Decision, Leaves::kUsualKeys> decisions_;
   Halves halves_;  // locked: the other parts of the leaf that is being split
-  // Indices in leaves_ of the parts of the current leaf that come behind the part in use. The last
+  // Indices in leaves_ of the parts of the current leaf that follow the part in use. The last
   // element is the next part.
   absl::InlinedVector<std::size_t, Leaves::kUsualKeys> ahead_;
   absl::InlinedVector<std::size_t, Leaves::kUsualKeys> sparse_;
   absl::InlinedVector<const Line*, Leaves::kUsualKeys> sorted_leaves_;  // leaves_ by address, for Evict
-  // By index of the first of equal keys; valid until the call returns.
+  // Keyed by the index of the first of equal keys; valid until the call returns.
   std::map<std::size_t, LongLook> long_values_;
-  // Finishes once everything is unlocked; it may store one of long_values_.
+  // Finishes after everything is unlocked; it may store one of long_values_.
   Deferred deferred_{tree_.space_};
   typename PageTree::Reservation reservation_{tree_.space_};
   bool changed_ = false, has_removed_ = false, is_marked_ = true;

@@ -11,8 +11,8 @@ namespace hako::tree {
 
 // The leaves of some keys and ranges. All are locked in key order and stay locked until UnlockAll, so
 // that other threads see all of the update or nothing. Pages are loaded before the first lock and
-// never while one is held. The first lock passes the gate: a thread that closes it waits until this
-// writer leaves.
+// never while one is held. The first lock passes the gate, so a thread that closes the gate waits
+// until this writer leaves.
 template <class Space, Comparator Compare>
 class PageTree<Space, Compare>::LockedLeaves {
  public:
@@ -30,10 +30,9 @@ class PageTree<Space, Compare>::LockedLeaves {
   }
   ~LockedLeaves() = default;
 
-  // Locks the leaves, after it has loaded those that are not in memory. In a small pool some leaves
-  // may be evicted again before all are locked, the more leaves the more often. After a few tries,
-  // or if there are many leaves, the pages are held in memory (HeldPages). An error leaves none
-  // locked.
+  // Loads the leaves that are not in memory, then locks all. If there are many leaves or the pool
+  // is small, some may be evicted again before all are locked. So after a few tries, or if there
+  // are many leaves, the pages are held in memory (HeldPages). An error leaves none locked.
   Status Acquire() {
     bool locked = LockAll();
     if constexpr (!Space::kResident) {
@@ -131,12 +130,12 @@ class PageTree<Space, Compare>::LockedLeaves {
     if (!std::ranges::is_sorted(order_, is_below)) std::ranges::sort(order_, is_below);
   }
 
-  // Waits only for threads that have locked one of the leaves. False if a leaf is not in memory or
-  // cannot be read: then none is locked, and the writer state is not busy.
+  // Waits only for threads that have locked one of the leaves. If a leaf is not in memory or cannot
+  // be read, returns false, with none locked and the writer state not busy.
   bool LockAll() {
     if (keys_.empty() && ranges_.empty()) return tree_.space_.gate().Pass(writer_), true;
     std::size_t k = 0, r = 0;
-    std::optional<std::string_view> high;  // high fence of the last leaf, if a range continues behind it
+    std::optional<std::string_view> high;  // high fence of the last leaf, if a range continues past it
     Group group;
     while (high || k < order_.size() || r < ranges_.size()) {
       const bool is_key =
@@ -160,7 +159,7 @@ class PageTree<Space, Compare>::LockedLeaves {
     }
     return true;
   }
-  // Returns the end of the keys that belong to this leaf, from order_[k] on.
+  // Returns the end of the keys, from order_[k] on, that belong to this leaf.
   std::size_t EndOf(const View& leaf, std::size_t k) const {
     const format::PageTail tail = leaf.tail();
     if ((tail.edges & format::PageTail::kNoHigh) != 0) return order_.size();
@@ -177,8 +176,8 @@ class PageTree<Space, Compare>::LockedLeaves {
     bool is_worth_it = false;        // for the next group
     Reached leaves[kPrefetchGroup];
   };
-  // Locks the leaf of the key order_[k] if the look-up of its group has found it, and it has not changed
-  // since.
+  // Locks the leaf of the key order_[k] if the look-up of its group has found the leaf and the leaf
+  // has not changed since.
   Line* LockAhead(Group* group, std::size_t k) {
     if (k >= group->end) {
       if (!group->is_worth_it) return nullptr;

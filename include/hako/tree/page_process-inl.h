@@ -8,7 +8,7 @@
 
 namespace hako::tree {
 
-// A writer's access to a leaf: until the end of the scope, its state is marked busy and the leaf
+// A writer's access to a leaf: until the end of the scope, the writer is marked busy and the leaf
 // is locked.
 template <class Space, Comparator Compare>
 class PageTree<Space, Compare>::LeafGuard {
@@ -27,14 +27,14 @@ class PageTree<Space, Compare>::LeafGuard {
     if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
     tree_.EndWrite(writer_, std::exchange(changed, false));
   }
-  // As End, but the pause that a writer may have to make comes only at the end of the scope.
+  // As End, but a pause of the writer is delayed to the end of the scope.
   void Unlock() {
     if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
     writer_.Leave();
   }
-  // Starts again after End.
+  // Begins another access after End.
   void Begin(std::string_view key) { line = tree_.LockLeafByCall(writer_, key); }
-  // Says why `line` is nullptr.
+  // Returns why `line` is nullptr.
   Status error() const { return update::ErrorOf(writer_); }
   HAKO_INLINE void Change() {
     tree_.space_.MarkDirty(*line);
@@ -48,7 +48,7 @@ class PageTree<Space, Compare>::LeafGuard {
   WriterState& writer_;
 };
 
-// Joins the leaf of the guard with a neighbour if it has become sparse; the guard ends then.
+// If the leaf of the guard has become sparse, ends the guard and joins the leaf with a neighbour.
 template <class Space, Comparator Compare>
 HAKO_INLINE void PageTree<Space, Compare>::MergeIfSparse(LeafGuard& guard, WriterState& writer, std::string_view key) {
   if (shape_.IsSparse(*guard.line)) [[unlikely]]
@@ -157,7 +157,7 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
   }
 }
 
-// A Set of a long value, which is logged before its leaf is locked.
+// Sets a long value, which is logged before its leaf is locked.
 template <class Space, Comparator Compare>
 template <class ActionT>
 Status PageTree<Space, Compare>::SetAhead(WriterState& writer, std::string_view key, const ActionT& set) {
@@ -182,8 +182,8 @@ bool PageTree<Space, Compare>::ReadLong(LeafGuard& guard, std::string_view key, 
 
 // A visitor that only reads sees a separate copy, so the leaf is unlocked before the call. An
 // update that does not need the old value still waits until the thread that stored that value has
-// filled it in. Otherwise threads that set the key repeatedly could starve threads that read the
-// value under the lock.
+// filled it in. Otherwise repeated Sets of the key could starve threads that read the value under
+// the lock.
 template <class Space, Comparator Compare>
 template <class ActionT, class VisitorT>
 Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, VisitorT visit) {
@@ -224,7 +224,7 @@ Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, 
     return StoreAny(&leaf, key, value, slot, deferred, writer);
   });
   if (status.ok() && !slot.found) count_.Add(writer, 1);
-  guard.Unlock();  // after that, and before this thread pauses, `deferred` fills the value
+  guard.Unlock();  // `deferred` fills the value after this, before the thread pauses
   return status;
 }
 
@@ -311,7 +311,7 @@ Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view
   return absl::OkStatus();
 }
 
-// Stores a value that is not long, where the space has a limit.
+// Stores a value that is not long, in a space with a limit.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::SetEvicting(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                              typename View::Slot slot) {

@@ -1,15 +1,15 @@
-// The requirements of the B+ tree on the space that stores its pages and their lines. The tree does
-// not depend on one space or on a file: BabyDBM uses memory (tree/memory/page_arena.h), TreeDBM a buffer
+// The concept of a space that stores the pages of a B+ tree and their lines. The tree does not
+// depend on a particular space: BabyDBM uses memory (tree/memory/page_arena.h), TreeDBM a buffer
 // pool over a file (tree/file/buffer_pool.h).
 //
-// A page is named by an id, never 0, whose line lies in an array that never moves. The page's bytes
-// are units of a memory range that never moves and always stays readable, so a late reader finds
-// other bytes but never faults. Functions that return an id or a unit return 0 when out of memory.
-// Thread-safe.
+// A page is named by an id, which is never 0. The id selects a line in an array that never moves.
+// The page's bytes are units of a memory range that never moves and always stays readable, so a
+// late reader may find other bytes but never faults. Functions that return an id or a unit return 0
+// when out of memory. Thread-safe.
 //
-// A space that is not resident keeps pages in a file. The line of an evicted page is locked. A page that
-// a caller has locked is never evicted, nor is an inner page. A resident space inherits what it has no use
-// for (ResidentSpace).
+// A space that is not resident keeps pages in a file. The line of an evicted page is locked. A page
+// that a caller has locked is never evicted, nor is an inner page. A resident space inherits the
+// functions that it does not need (ResidentSpace).
 #pragma once
 
 #include <concepts>
@@ -25,7 +25,8 @@
 
 namespace hako::tree {
 
-// What a space says whose pages are all in memory: none is evicted, so there is nothing to load.
+// The functions of a space whose pages are all in memory: no page is evicted, so there is nothing
+// to load.
 struct ResidentSpace {
   static constexpr bool kResident = true, kReadsAhead = false;
   static constexpr bool IsEvicted(std::uint32_t /*id*/) { return false; }
@@ -63,9 +64,9 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.memory() } -> std::same_as<char*>;             // where unit 0 would be
   // Returns a new id. Its line is locked, with a version that no reader of a former page holds.
   { s.NewPage() } -> std::same_as<std::uint32_t>;
-  // Unlocks it. REQUIRES: the caller has locked it (checked in PageArena::FreePage)
+  // Unlocks the page. REQUIRES: the caller has locked it (checked in PageArena::FreePage)
   { s.FreePage(id) } -> std::same_as<void>;
-  // The first of `units` consecutive units; their contents are undefined.
+  // Returns the first of `units` consecutive units, whose contents are undefined.
   { s.Allocate(units) } -> std::same_as<std::uint32_t>;
   { s.Free(id, units) } -> std::same_as<void>;
   // Whether pages of this many bytes are likely to fit.
@@ -94,18 +95,18 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
 
   // ---- pages that are not in memory ----
 
-  // The error of a call that has no other way to return one.
+  // The error of the last call that has no other way to return it.
   requires S::kResident || requires(typename S::WriterState writer) { requires std::same_as<decltype(writer.error), Status>; };
   // Whether the line of the page is locked because the page is evicted.
   { s.IsEvicted(id) } -> std::same_as<bool>;
   // Loads an evicted page, which may be evicted again at any time. The page must have this level,
-  // unless `level` is negative; `once`: it is not likely to be needed again soon. The caller holds
-  // no lock, except where no writer is active.
+  // unless `level` is negative. `once`: the page is not likely to be needed again soon. The caller
+  // holds no lock, unless no writer is active.
   { s.LoadPage(id, level, once) } -> std::same_as<Status>;
-  // Loads the evicted pages among these; a hint.
+  // A hint: loads those of these pages that are evicted.
   { s.LoadPages(ids, level, once) } -> std::same_as<void>;
-  // Forgets a page if it is evicted; unless `unseen`, only if it cannot name long values, which
-  // would have to be freed first.
+  // Frees a page if it is evicted and cannot name long values, which would have to be freed first.
+  // With `unseen` does so even if it may name long values.
   { s.DiscardEvicted(id, unseen) } -> std::same_as<bool>;
   // Reading leaves ahead of a scan, and evicting them behind it.
   { S::kReadsAhead } -> std::convertible_to<bool>;
@@ -114,12 +115,12 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.ahead_max() } -> std::convertible_to<std::size_t>;
   { s.MustBeRead(id) } -> std::same_as<bool>;
   { s.Demote(id) } -> std::same_as<void>;
-  // Maintenance by a thread that has changed pages, after it has released its locks.
+  // Called by a thread that has changed pages, after it has released its locks.
   { s.NeedsEviction() } -> std::same_as<bool>;
   { s.EvictIfNeeded() } -> std::same_as<void>;
-  // Takes the memory to mark this many pages dirty.
+  // Reserves memory to mark this many pages dirty.
   { s.ReserveDirty(n) } -> std::same_as<void>;
-  // A checkpoint has something to write beside changed pages.
+  // Something beside pages has changed that a checkpoint must write.
   { s.NoteChange() } -> std::same_as<void>;
   // Pages that one large update keeps in memory (tree/file/held_pages.h).
   requires std::constructible_from<typename S::HeldPages, S&>;

@@ -1,6 +1,6 @@
 // The page engine: a B+ tree of slotted pages (format/page_format.h) with optimistic lock coupling
 // (Leis, Haubenschild, Neumann 2019). BabyDBM and TreeDBM share it. Its pages and lines live in a
-// Space, of which it knows only the concept (tree/page_space.h).
+// Space, which models the concept of tree/page_space.h.
 //
 // A reader descends from the root to a leaf without taking a lock: at each step it reads the
 // child's version, then checks that the parent's version still holds. A writer does the same and
@@ -15,8 +15,8 @@
 //      child's low fence is the key of its slot.
 //   3. A page is changed only while its line is locked. A child is added to or removed from a page
 //      only while both are locked.
-//   4. Threads wait for locks in this order: leaves by key, then pages above them, upwards. Threads
-//      only try to take any other lock.
+//   4. Threads wait for locks in this order: leaves by key, then pages above them, upwards. Any
+//      other lock is only tried.
 //   5. A page that another page replaces gets another version before its id is free.
 //   6. The space is notified (MarkDirty) before a page is changed, while the page is locked.
 //   7. While writers run, no thread that has a page locked waits for another page to be read from a
@@ -75,10 +75,10 @@ class PageTree : private TreePages<Space, Compare> {
   using View = PageView<Compare>;
   using Copy = LeafCopy<Compare>;
   // Whether keys that are equal may have different bytes. A record keeps the bytes of the call that
-  // stored it first; a removal and a Set in one ProcessMulti store it anew.
+  // stored it first; a removal and a Set in one ProcessMulti replace the bytes.
   static constexpr bool kHasSpellings = !BytewiseOrder<Compare>;
 
-  // A page is split when it would exceed `page_size` bytes; a single record may still be longer.
+  // A page is split when it would exceed `page_size` bytes, unless it has only one record.
   PageTree(Space& space, unsigned page_size) : Pages(space), page_size_(page_size), value_max_(page_size / 4), shape_(*this, page_size) {}
   PageTree(const PageTree&) = delete;
   PageTree& operator=(const PageTree&) = delete;
@@ -98,13 +98,13 @@ class PageTree : private TreePages<Space, Compare> {
     count_.SetTotal(num_records);
   }
   std::uint32_t root_id() const { return IdOf(root()); }
-  // From then on the root stays locked, so every Fetch asks for a writer state. REQUIRES: no other
-  // thread uses the tree, and there are no writer states any more (checked in WriterStates::Close)
+  // From now on the root stays locked, so every Fetch asks for a writer state. REQUIRES: no other
+  // thread uses the tree, and all writer states are gone (checked in WriterStates::Close)
   void Seal() { root_ = &sealed_; }
 
-  // Takes no lock, except for a long value in a resident space or where writers keep interfering;
-  // only then does it get the calling thread's state from `writers`.
-  // `kNotes`: records the use of the record if the space has a limit; false only if it has none.
+  // Takes a lock only for a long value in a resident space, or if writers keep interfering. Only
+  // then gets the calling thread's state from `writers`. `kNotes`: records the use of the record if
+  // the space has a limit; false only if it has none.
   template <bool kNotes = true, class S>
   HAKO_INLINE Status Fetch(Writers& writers, std::string_view key, S&& sink);
   // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h), distinguished by the
@@ -129,7 +129,7 @@ class PageTree : private TreePages<Space, Compare> {
   void Prefetch(std::span<const std::string_view> keys) const;
   void LoadLeaves(std::span<const std::string_view> keys);  // of these keys, if there is room; a hint
 
-  // The number of keys in the range.
+  // Returns the number of keys in the range.
   StatusOr<std::uint64_t> CountRange(const Range& range) const { return Reader(*this).CountRange(range); }
   // Estimates how many keys are in [from, to). The number of keys between two leaves is estimated
   // from the slots of the pages above. Reads nothing from a file.
@@ -140,30 +140,31 @@ class PageTree : private TreePages<Space, Compare> {
   // Call this after an update of this thread if the space has a limit, with nothing locked.
   void JoinSparse(WriterState& writer);
 
-  // Keys that divide the tree into about `parts` parts of similar size; fewer if the tree is small.
+  // Returns keys that divide the tree into about `parts` parts of similar size; fewer if the tree
+  // is small.
   std::vector<std::string> Parts(unsigned parts) const { return Reader(*this).Parts(parts); }
 
-  // Copies a leaf. With `goes_on`, the caller scans from leaf to leaf. Once the scan has missed
-  // some leaves, other threads read ahead of it, as many leaves as it has passed. If the leaf stays
-  // in place, the caller checks that it has keys on both sides of the one sought.
+  // Copies a leaf. `goes_on`: the caller scans from leaf to leaf, and once the scan has missed some
+  // leaves, other threads read as many leaves ahead as it has passed. If the leaf stays in place,
+  // the caller must check that it has keys on both sides of the key sought.
   Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const {
     return Reader(*this).ReadLeaf(seek, key, copy, goes_on);
   }
 
-  // Call this after ReadLeaf has failed with DataLoss. Returns the fence beyond the smallest
-  // unreadable part of the tree, upwards or downwards; nullopt if that part reaches the end of the
-  // tree. DataLoss if the root cannot be read.
+  // Call this after ReadLeaf has failed with DataLoss. Returns the fence at the far end of the
+  // smallest unreadable part of the tree, upwards or downwards; nullopt if that part reaches the
+  // end of the tree. DataLoss if the root cannot be read.
   StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const {
     return Reader(*this).FenceBeyond(seek, key, downwards);
   }
 
-  // Between these two calls writers show `capture` each leaf before they change it: see
+  // From BeginCapture to EndCapture writers pass each leaf to `capture` before they change it: see
   // sync/range_capture.h. REQUIRES: no writers, for either
   using Capture = typename Captures::Capture;
   void BeginCapture(Capture* capture) { captures_.Begin(capture); }
   void EndCapture(Capture* capture) { captures_.End(capture); }
 
-  // Removes all records, or none if memory runs out first. Captures fail.
+  // Removes all records, or none if memory runs out first. Makes captures fail.
   // REQUIRES: no writers (checked in TreeRemoval::RemoveAll)
   Status RemoveAll(Deferred& deferred) {
     captures_.Fail(ClearedError());
@@ -211,12 +212,12 @@ class PageTree : private TreePages<Space, Compare> {
       Pages::TryMarkDirty, Pages::Unlock, Pages::ViewOf;
   using Pages::has_byte_limit_, Pages::is_limited_, Pages::memory_, Pages::root_, Pages::space_;
 
-  // A thread that has only read leaves the eviction and the pause to threads that change pages.
+  // A thread that changed nothing neither evicts nor pauses.
   HAKO_INLINE void EndWrite(WriterState& writer, bool changed) {
     writer.Leave();
     if (space_.NeedsEviction() && changed) [[unlikely]] {
       HAKO_TRY { space_.EvictIfNeeded(); }
-      HAKO_CATCH_NO_MEMORY()  // the memory it was to free stays until the next write
+      HAKO_CATCH_NO_MEMORY()  // the next write frees the memory instead
     }
   }
   HAKO_INLINE Line* LockLeaf(WriterState& writer, std::string_view key);
@@ -249,9 +250,9 @@ class PageTree : private TreePages<Space, Compare> {
   [[gnu::noinline]] Status SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                    typename View::Slot slot);
   [[gnu::noinline]] Status RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i);
-  // Reads the long value of `key` with nothing locked, if the visitor needs it (`shows`) or a
-  // thread is still storing it, and locks the leaf again, where *place says. False if the leaf
-  // cannot be loaded.
+  // If the visitor needs the long value of `key` (`shows`) or a thread is still storing it, reads
+  // it with nothing locked, locks the leaf again, and sets *place. Returns false if the leaf cannot
+  // be loaded.
   bool ReadLong(LeafGuard& guard, std::string_view key, LongRead* read, typename View::Place* place, bool shows);
   [[gnu::noinline]] Status FetchLong(std::string_view key, SinkRef sink, Reached leaf, std::optional<format::OverflowValue> stored);
 
@@ -268,9 +269,9 @@ class PageTree : private TreePages<Space, Compare> {
   StatusOr<format::OverflowValue> StoreLong(std::string_view value, Deferred& deferred);
   void MergeIfSparse(LeafGuard& guard, WriterState& writer, std::string_view key);
 
-  // ---- where the space has a limit ----
+  // ---- for a space with a limit ----
 
-  // Whether an operation whose visitor is a V may have to record the use of a record: if there is a
+  // Whether an operation with a visitor V may have to register the use of a record. If there is a
   // limit, visitors are passed by reference.
   template <class V>
   static constexpr bool kMayNote = LimitedPageSpace<Space>&& kIsFunctionRef<V>;

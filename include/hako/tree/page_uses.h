@@ -1,20 +1,17 @@
-// Recent use of each slot of the leaves in memory, for eviction: two bits, in 64 bytes a page, stored
-// beside the pages. hash/line_uses.h has the same bits for a table.
+// Recent use of each slot of the leaves in memory, for eviction: two bits per slot, in 64 bytes per
+// page, stored beside the pages. hash/line_uses.h has the same bits for a table.
 //
 // Invariants
 //   1. Slots and bits move together: PageEditor opens and closes gaps, and TreeShape moves the bits where
 //      it divides, joins or moves pages, all with the pages locked.
 //   2. A reader sets the bit of the slot that it has read, without a lock. It may set the bit of
-//      another record, or lose a bit; that makes the choice of victims slightly worse and does no
-//      other harm.
+//      another record, or lose a bit, which only makes the choice of victims slightly worse.
 //
 // Thread-safe.
 #pragma once
 
 #include <array>
 #include <atomic>
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 
 #include "hako/base/inline.h"
@@ -40,7 +37,7 @@ class SlotBits {
     for (unsigned w = 0; w < 4; ++w) Store(w, words[w]);
   }
 
-  // A slot is inserted at i, whose bit is 0.
+  // Inserts a slot at i, with the bit 0.
   void Open(unsigned i) {
     Words words = Read();
     const std::uint64_t low = (std::uint64_t{1} << i % 64) - 1;
@@ -94,7 +91,7 @@ struct alignas(64) PageUse {
       from.kept.Has(i) ? kept.Set(to) : kept.Clear(to);
     }
   }
-  // The bits of slots [at, end) become those of `right`.
+  // Moves the bits of slots [at, end) to `right`.
   void Divide(unsigned at, unsigned end, PageUse* right) {
     right->Take(*this, at, end, 0);
     PageUse left;

@@ -1,18 +1,15 @@
 // A page as its line describes it at one moment: search, and access to its parts.
 //
-// Everything here may run without a lock, beside a writer of the page. It may then see garbage, but
-// it only reads readable memory and terminates. The result counts only if the line's version still
-// holds.
+// Every function may run without a lock, beside a writer of the page. It may then see garbage, but
+// it terminates and reads only readable memory. The result counts only if the line's version is
+// unchanged.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <string_view>
-#include <type_traits>
 
 #include "hako/base/comparator.h"
 #include "hako/base/endian.h"
@@ -30,8 +27,8 @@
 
 namespace hako::tree {
 
-// The number of the kNumbers (16 or 12) sorted numbers that are below `bound`. It has no branches,
-// so nothing is mispredicted (format/page_format.h, invariant 2).
+// Returns how many of the kNumbers (16 or 12) sorted numbers are below `bound`. It has no branches
+// that could be mispredicted (format/page_format.h, invariant 2).
 template <unsigned kNumbers>
 HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) {
 #ifdef HAKO_TSAN
@@ -57,7 +54,7 @@ HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) 
   const auto four = [=](unsigned at) { return _mm_cmpgt_epi32(bounds, _mm_load_si128(reinterpret_cast<const __m128i*>(shared + at))); };
   const __m128i last = kNumbers == 16 ? four(kNumbers - 4) : _mm_setzero_si128();
   const __m128i below = _mm_packs_epi16(_mm_packs_epi32(four(0), four(4)), _mm_packs_epi32(four(8), last));
-  // As the numbers are sorted, the bits of those below come first.
+  // The numbers are sorted, so the bits of those below come first.
   return static_cast<unsigned>(__builtin_ctz(~static_cast<unsigned>(_mm_movemask_epi8(below))));
 #else
   using Lanes [[gnu::vector_size(16)]] = std::int32_t;
@@ -104,8 +101,8 @@ class PageView {
   HAKO_INLINE char* end() const { return base_ + Load(line_->shape.units) * format::kPageUnit; }
 
   HAKO_INLINE std::int32_t* heads() const { return reinterpret_cast<std::int32_t*>(base_); }
-  // REQUIRES: the page is a leaf (unchecked, here and below: for a reader without the lock the page
-  // may be another one by now)
+  // REQUIRES: the page is a leaf (unchecked, here and below: without the lock the page may have
+  // been replaced)
   HAKO_INLINE std::uint16_t* leaf_offsets() const {
     return reinterpret_cast<std::uint16_t*>(base_ + Load(line_->shape.groups) * format::kSlotGroup * sizeof(std::int32_t));
   }
@@ -135,8 +132,8 @@ class PageView {
 
   static constexpr format::PageOrder kOrder{kInlined, &Compare::Compare, [](std::string_view key) { return HeadOf(key, 0); }};
 
-  // The first slot whose key is not below `key`, and its cell if it has the key. A reader without
-  // the lock may get a cell outside of the page. REQUIRES: leaf (unchecked)
+  // Returns the first slot whose key is not below `key`, and its cell if it has the key. A reader
+  // without the lock may get a cell outside the page. REQUIRES: leaf (unchecked)
   HAKO_INLINE Place Find(std::string_view key) const {
     Place place{{0, false}, nullptr, {}};
     if (guarded()) [[unlikely]] {
@@ -197,7 +194,7 @@ class PageView {
   // The slot of the child that has the greatest key below `key`. REQUIRES: inner page (unchecked)
   unsigned ChildBefore(std::string_view key) const {
     const unsigned i = ChildForByCall(key);
-    // The index is beyond the slots, because a writer interfered.
+    // The index is past the slots if a writer interfered.
     if (i == 0 || i >= format::kPageSlotsMax || (guarded() && SideOf(key) != 0)) return i;
     return head(i) == HeadOf(key, prefix_size()) && Order(i, key) == 0 ? i - 1 : i;
   }
@@ -246,8 +243,8 @@ class PageView {
     }
   }
 
-  // -1 or 1 if `key` lacks the page's prefix and so is below or above all keys that have it, else
-  // 0.
+  // Returns -1 or 1 if `key` lacks the page's prefix and so is below or above all keys with the
+  // prefix, else 0.
   HAKO_INLINE int SideOf(std::string_view key) const {
     const std::string_view prefix = this->prefix();
     if (prefix.empty()) return 0;
@@ -277,12 +274,12 @@ class PageView {
   HAKO_INLINE static T Load(T& shared) {
     return std::atomic_ref(shared).load(std::memory_order_relaxed);
   }
-  // 0 if the key is shorter than the prefix, as can happen to a reader without the lock. The caller
-  // reads the prefix size once, since it might change between this check and its use.
+  // Returns 0 if the key is shorter than the prefix, which a reader without the lock may see. The
+  // caller reads the prefix size only once, because it might change between this check and its use.
   HAKO_INLINE static std::size_t SuffixSize(std::string_view key, std::size_t prefix) {
     return key.size() > prefix ? key.size() - prefix : 0;
   }
-  // The first slot of the group that has the first head which is not below this one.
+  // Returns the first slot of the group with the first head that is not below this one.
   HAKO_INLINE unsigned GroupOf(std::int32_t sought) const {
     return CountBelow<format::kPageHints>(line_->hints, sought) * format::kSlotGroup;
   }
@@ -291,8 +288,8 @@ class PageView {
     return group + CountBelow<format::kSlotGroup>(heads() + group, sought);
   }
 
-  // The first slot whose key is not below `key`, among the slots from `first` on that have this
-  // head, or the slot after these. Static, so that the views of its callers stay in registers.
+  // Returns the first slot whose key is not below `key`, among the slots from `first` on that have
+  // this head, or the slot after these. Static, so that the views of its callers stay in registers.
   [[gnu::noinline]] static Slot FirstTied(PageView page, unsigned first, std::int32_t sought, std::string_view key) {
     unsigned end = sought == format::kNoHead ? page.count() : std::min(page.FirstNotBelow(sought + 1), page.count());
     const unsigned last = end;
@@ -344,7 +341,7 @@ class PageView {
   Line* line_ = nullptr;
 };
 
-// A locked page as it is now, readable after its line has been changed to name other memory.
+// A locked page, which stays readable after its line was changed to name other memory.
 template <Comparator Compare>
 class PageSnapshot {
  public:

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -27,7 +26,7 @@ class TreeCheck {
  public:
   explicit TreeCheck(const Pages& pages) : pages_(pages), space_(pages.space()) {}
 
-  // These and ForEachPage: see PageTree.
+  // See the functions of PageTree with these names.
   Status Verify(std::uint64_t expected) const {
     std::uint64_t found = 0;
     const Fences all{{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh};
@@ -57,8 +56,8 @@ class TreeCheck {
     ForEachPageBelow(pages_.root(), visit);
   }
 
-  // Checks the invariants that concern the page alone, and its level and fences. `hints` are those of
-  // its line.
+  // Checks the invariants of a single page, and its level and fences. `hints` are the hints in its
+  // line.
   static Status CheckPage(std::uint32_t id, const View& page, const std::int32_t* hints, unsigned level, const Fences& fences) {
     const format::PageTail tail = page.tail();
     const auto wrong = [id](std::string_view what) { return absl::DataLossError(absl::StrCat("page ", id, ": ", ToAbsl(what))); };
@@ -72,7 +71,7 @@ class TreeCheck {
     if (page.count() > page.shape().slots()) return wrong("more entries than slots");
     if (page.shape().slots() * page.shape().slot_size() + page.shape().heap > page.shape().size()) return wrong("slots and heap overlap");
 
-    // Bytes behind the cells, so that decoding the last one never reads beyond the page.
+    // Bytes after the cells, so that decoding the last one never reads beyond the page.
     const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.fences() + page.shape().prefix;
     unsigned cells = 0;
     std::string before, key;
@@ -158,8 +157,8 @@ class TreeCheck {
         page.line = nullptr;
         if (!pages_.CopyPage(*line, version, &page.copy)) return false;
       }
-      // If the page above has not changed since it was copied, it named this page at the time of this
-      // copy.
+      // If the parent has not changed since it was copied, it named this page when this page was
+      // copied.
       if (depth > 0 && !Lock((*path)[depth - 1].line->version).IsCurrent((*path)[depth - 1].version)) return false;
       const View view = page.copy.view();
       if (depth == 0) level = view.level();

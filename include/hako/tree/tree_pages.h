@@ -1,10 +1,10 @@
-// The pages of one tree: their lines by id, and the ways to them from the root.
+// The pages of one tree: their lines by id, and descents to them from the root.
 //
-// All parts of the engine have this view. Most have nothing else: splits and joins (tree/tree_shape.h), reads
-// of leaves (tree/leaf_reader.h), captures (tree/leaf_captures.h), the removal of all records
-// (tree/tree_removal.h), verification (tree/tree_check.h). Eviction (tree/leaf_eviction.h) joins leaves and
-// counts records, too. tree/page_tree.h puts them together, and has the invariants. Each part includes this
-// file for the types that all of them use.
+// All parts of the engine use this view. Most use nothing else: splits and joins
+// (tree/tree_shape.h), reads of leaves (tree/leaf_reader.h), captures (tree/leaf_captures.h), the
+// removal of all records (tree/tree_removal.h), verification (tree/tree_check.h). Eviction
+// (tree/leaf_eviction.h) also joins leaves and counts records. tree/page_tree.h combines the parts,
+// and has the invariants.
 //
 // Thread-safe, except LockPage.
 #pragma once
@@ -75,10 +75,10 @@ class TreePages {
   HAKO_INLINE Line& LineOf(std::uint32_t id) const { return lines_[id & id_mask_]; }
   HAKO_INLINE View ViewOf(const Line& line) const { return View(memory_, const_cast<Line&>(line)); }
   std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - lines_); }
-  // The id of a child, as a writer may be changing the page.
+  // The id of a child, masked, because a writer may be changing the page.
   std::uint32_t ChildId(const View& page, unsigned i) const { return static_cast<std::uint32_t>(page.child(i) & id_mask_); }
 
-  // ---- ways from the root; nothing is locked ----
+  // ---- descents from the root, with nothing locked ----
 
   HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const {
     Line* line = &root();
@@ -100,7 +100,8 @@ class TreePages {
     }
   }
 
-  // Descends to the page of this level. False also if there is none: then the line is nullptr.
+  // Descends to the page of this level. If there is none, returns false and sets the line to
+  // nullptr.
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const {
     Line* line = &root();
     std::uint32_t version = Lock(line->version).ReadVersion();
@@ -167,7 +168,7 @@ class TreePages {
     return space_.LoadPage(IdOf(*page.line), page.level, once);
   }
 
-  // Copies a page as of a version read before; false if the page has another version by now.
+  // Copies a page as of a version read before. Returns false if the page now has another version.
   bool CopyPage(Line& line, std::uint32_t version, Copy* copy) const {
     const View page = ViewOf(line);
     const unsigned size = page.shape().size();
@@ -206,7 +207,7 @@ class TreePages {
     return absl::OkStatus();
   }
   static void Unlock(Line* line, bool changed) { Lock(line->version).Unlock(changed); }
-  // False if out of memory.
+  // Marks the page dirty. Returns false if memory runs out.
   bool TryMarkDirty(Line& line) const {
     HAKO_TRY { return space_.MarkDirty(line), true; }
     HAKO_CATCH_NO_MEMORY()

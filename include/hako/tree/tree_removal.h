@@ -23,14 +23,15 @@ class TreeRemoval {
  public:
   explicit TreeRemoval(const Pages& pages) : pages_(pages), space_(pages.space()) {}
 
-  // Makes the locked root an empty leaf, in new memory. False if out of memory.
+  // Makes the locked root an empty leaf, in new memory. Returns false if memory runs out.
   static bool BuildEmpty(Space& space, Line& root) {
     typename Pages::Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
     return builder.Build(space, root, format::kSlotGroup, 256);
   }
 
   // The steps that can run out of memory come first: until the root is an empty leaf, the tree has
-  // all of its records. Later, only the load of a leaf whose long values must be freed may fail.
+  // all of its records. After that only the load of a leaf whose long values must be freed may
+  // fail.
   // REQUIRES: no writers
   Status RemoveAll(sync::RecordCount& count, Deferred& deferred) const {
     space_.gate().AssertNoWriters();
@@ -55,7 +56,7 @@ class TreeRemoval {
   }
 
  private:
-  // Marks the pages below a locked one as far as they are in memory, and counts the others.
+  // Marks those pages below a locked one that are in memory dirty, and counts the others.
   Status MarkBelow(Line& line, std::size_t* num_evicted) const {
     const View page = pages_.ViewOf(line);
     const int level = static_cast<int>(page.level()) - 1;

@@ -1,7 +1,7 @@
 // Changes the shape of a tree: pages are split, joined or moved to other memory.
 //
-// The caller has locked the page that it names. Locks of the pages above are taken upwards only, and
-// any other lock is only tried (invariant 4 of tree/page_tree.h).
+// The caller must have locked the page that it passes. Locks of the pages above are taken upwards
+// only, and any other lock is only tried (invariant 4 of tree/page_tree.h).
 //
 // Thread-safe.
 #pragma once
@@ -38,18 +38,18 @@ class TreeShape {
   // A page is split when it would exceed `page_size` bytes.
   TreeShape(const Pages& pages, unsigned page_size) : pages_(pages), space_(pages.space()), page_size_(page_size) {}
 
-  // Makes room in the locked page for a slot of this key at `index`, or a step towards it. The page
-  // may be split (SplitResult).
+  // Makes room in the locked page for a slot of this key at `index`, or makes a step towards it.
+  // May split the page (SplitResult).
   Status MakeRoom(SplitResult* halves, std::string_view key, const Content& content, unsigned index, bool replaces) {
     Lock(halves->wanted->version).AssertLocked();
     Editor page(space_, *halves->wanted);
     const unsigned count = page.shape().count, slot = page.shape().slot_size();
     const std::size_t key_size = replaces ? page.KeySize(index) : key.size();
-    // An upper bound.
+    // An upper bound of the cell's size.
     const unsigned cell = format::Cell::For(key_size, content.value.size(), content.is_long).Size(0);
     const unsigned live = page.LiveBytes();
     const bool full = (count == format::kPageSlotsMax && !replaces) || live + page.CellSize(key_size, content) + slot > page_size_;
-    // For a split.
+    // The fewest slots of a page that can be split.
     const unsigned fewest = page.shape().level() > 0 ? kInnerSlotsMin : replaces ? 2 : 1;
     if (full && count >= fewest) {
       return Split(halves, key, cell, replaces ? count / 2 : index);
@@ -77,15 +77,14 @@ class TreeShape {
     return page.shape().size() > 2 * page.LiveBytes() + 4 * format::kPageUnit || page.shape().count == 0;
   }
 
-  // Whether a leaf has so little left without its garbage that it should be joined with a
-  // neighbour.
+  // Whether a leaf has so few bytes beside garbage that it should be joined with a neighbour.
   bool IsSmall(const Line& line) const {
     const Editor page(space_, const_cast<Line&>(line));
     return page.shape().count == 0 || (page.LiveBytes() <= page_size_ / 4 && page.shape().count <= format::kPageSlotsMax / 4);
   }
 
-  // Unlocks `page`, whose range contains `key`. Before that, shrinks the page or joins it with a
-  // neighbour, if that can be done at once or after an evicted neighbour was loaded.
+  // Shrinks the page, whose range contains `key`, or joins it with a neighbour, if that can be done
+  // at once or after an evicted neighbour was loaded. Then unlocks it.
   void Merge(typename Space::WriterState& writer, Line* page, std::string_view key) {
     Lock(page->version).AssertLocked();
     for (bool loaded = false;;) {
@@ -147,14 +146,15 @@ class TreeShape {
 
  private:
   static constexpr unsigned kGrowth = 6;  // a full page grows by 1 / kGrowth of its size
-  // Bytes of slots and cells, which leave room in a page for the longest fences.
+  // The most bytes of slots and cells after a join, which leave room in a page for the longest
+  // fences.
   static constexpr unsigned kJoinedMax = 16 << 10;
   // An inner page has room for this many slots, however long its keys.
   static constexpr unsigned kInnerSlotsMin = 4;
   static bool IsNarrow(unsigned level, unsigned count) { return level > 0 && count < kInnerSlotsMin; }
 
-  // Where there is a limit in bytes: makes room for a cell from the garbage that evictions have
-  // left in the locked page, if there is so much of it that this need not be repeated soon.
+  // Only with a limit in bytes: makes room for a cell from the garbage that evictions have left in
+  // the locked page, if there is so much garbage that this need not be repeated soon.
   bool CompactForStore(Editor& page, std::string_view key, unsigned cell, bool replaces) const {
     static constexpr unsigned kGarbageOf = 32;
     if (!pages_.has_byte_limit() || !page.HasPrefix(key)) return false;
@@ -181,9 +181,9 @@ class TreeShape {
     PageSnapshot<Compare> before(space_.memory(), *left);
     const View old = before.view();
     const unsigned count = old.count(), level = old.level();
-    // If the new slot is the last, all others stay together: an ascending load leaves full pages. An
-    // inner page still passes on its last child, because without a child the right page would break
-    // the tree if the new slot cannot be made.
+    // If the new slot is the last, all others stay together, so that an ascending load leaves full
+    // pages. An inner page still gives its last child to the right page, because a right page
+    // without a child would break the tree if the new slot cannot be made.
     const bool ascends = index == count;
     const unsigned at = ascends ? count - (level > 0 ? 1 : 0) : count == 1 ? 0 : Builder::MiddleOf(old);
 
@@ -271,8 +271,8 @@ class TreeShape {
     return absl::OkStatus();
   }
 
-  // Joins two locked neighbours into the left one if they fit, and frees the right one. `empty`: one
-  // of them has no slot.
+  // Joins two locked neighbours into the left one if they fit, and frees the right one. `empty`:
+  // one of the two has no slots.
   bool Join(Line* left, Line* right, bool empty) {
     Lock(left->version).AssertLocked();
     Lock(right->version).AssertLocked();
@@ -284,10 +284,9 @@ class TreeShape {
     builder.Add(b, 0, b.count());
     builder.ChoosePrefix(std::nullopt);
     const unsigned bytes = builder.CellBytes() + builder.count() * a.shape().slot_size();
-    // An empty page is joined with a neighbour of any size, unless without the shared prefix the
-    // neighbour's keys would become too long. Inner pages of few slots are joined likewise.
-    // Otherwise, with long keys, most of them would end up with one slot, and the tree would be too
-    // high.
+    // Join an empty page with a neighbour of any size, unless the neighbour's keys would become too
+    // long without the shared prefix. Do the same with inner pages of few slots: otherwise, with
+    // long keys, most of them would end up with one slot, and the tree would be too high.
     const bool at_any_size = empty || IsNarrow(a.level(), builder.count());
     if (builder.count() > format::kPageSlotsMax * 3 / 4 || bytes > (at_any_size ? kJoinedMax : page_size_ * 3 / 4)) return false;
     space_.MarkDirty(*left);
@@ -316,11 +315,11 @@ class TreeShape {
     if (halves->kept == nullptr) return Pages::Unlock(other, true);
     halves->kept->push_back(other);  // capacity is reserved, see Split
   }
-  // A page divides: slots from `at` on are those of `right`.
+  // Call when a page was split: moves the use bits of the slots from `at` on to `right`.
   void DivideUses(const Line& left, unsigned at, unsigned count, const Line& right) const {
     if (PageLimit* const limit = LimitOf(space_)) limit->UseOf(left).Divide(at, count, &limit->UseOf(right));
   }
-  // `count` slots of `from` come after the first `before` of `to`.
+  // Appends the use bits of `count` slots of `from` after the first `before` of `to`.
   void AppendUses(const Line& to, unsigned before, const Line& from, unsigned count) const {
     if (PageLimit* const limit = LimitOf(space_)) limit->UseOf(to).Take(limit->UseOf(from), 0, count, before);
   }

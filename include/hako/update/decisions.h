@@ -1,6 +1,6 @@
-// What a batch decides on its keys before it changes anything. The calls on equal keys are calls on one
-// record: each sees what the earlier ones decided, and the last decision counts. The first of equal keys
-// has it, and the others keep their records.
+// The decisions of a batch on its keys, made before it changes anything. Calls for equal keys
+// concern one record: each sees the earlier decisions, and the last one counts. It is stored with
+// the first of the equal keys; the others decide nothing.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,8 @@
 
 namespace hako::update {
 
-// On one key. An engine derives from it, and adds what it finds out about the key.
+// The decision on one key. An engine derives a class from it, and adds what it finds out about the
+// key.
 template <class ActionT>
 struct Decision {
   ActionT action = ActionT::Keep();
@@ -24,18 +25,20 @@ struct Decision {
   bool Keeps() const { return action.kind() == ActionT::Kind::kKeep; }
   bool Removes() const { return action.kind() == ActionT::Kind::kRemove; }
   bool Sets() const { return action.kind() == ActionT::Kind::kSet; }
-  // The call for key i, which is this one or equal, has decided otherwise.
+  // Replaces the decision by that of a later call for key i, which equals this one.
   void Replace(std::size_t, const ActionT& by) { action = by; }
 };
 
-// Finds the first of equal keys by their order: the index of the n-th key is index_at(n), and equal keys
-// follow each other, the first one first. is_repeated(n): the n-th is equal to the one before.
+// Finds the first of equal keys in sorted keys: index_at(n) is the index of the n-th key, and equal
+// keys are adjacent, in the order of their indices. is_repeated(n): whether the n-th key equals the
+// one before.
 template <class D, class IndexAt, class IsRepeated>
 void JoinSorted(std::span<D> decisions, IndexAt&& index_at, IsRepeated&& is_repeated) {
   for (std::size_t n = 0; n < decisions.size(); ++n)
     decisions[index_at(n)].first = n > 0 && is_repeated(n) ? decisions[index_at(n - 1)].first : index_at(n);
 }
-// Finds the first of equal keys by their hashes: is_same(a, b) compares two keys that have the same.
+// Finds the first of equal keys by their hashes: is_same(a, b) compares two keys with the same
+// hash.
 template <class D, class HashOf, class IsSame>
 void JoinHashed(std::span<D> decisions, HashOf&& hash_of, IsSame&& is_same) {
   static constexpr std::size_t kFew = 16;
@@ -59,10 +62,10 @@ void JoinHashed(std::span<D> decisions, HashOf&& hash_of, IsSame&& is_same) {
   }
 }
 
-// Calls visit(index, value) for each key, in order, and takes its decisions; Aborted if it makes none.
-// `show(index, decision, &value, &status)` sets the value that a record has before the batch, if it exists,
-// or sets the status and returns false: it is called for each key on which nothing was decided so far, so at
-// least for the first of equal ones.
+// Calls visit(index, value) for each key, in order, and stores its decisions. Returns Aborted if
+// visit returns none. `show(index, decision, &value, &status)` sets the value that the record has
+// before the batch, if it exists; on an error it sets the status and returns false. It is called
+// for each key on which there is no decision yet, so at least for the first of equal keys.
 template <class D, class V, class Show>
 Status Decide(std::span<D> decisions, V&& visit, Show&& show) {
   Status status;

@@ -1,6 +1,6 @@
-// How an engine logs its updates, where its space has a log (log/update_log.h). Each function appends with
-// the buckets or leaves of the update locked, as its last step that can fail, and does nothing where the
-// log is off. An error leaves the log as it was.
+// How an engine logs its updates if its space has a log (log/update_log.h). Call each function with
+// the buckets or leaves of the update locked, as the last step of the update that can fail. It does
+// nothing if the log is off. An error leaves the log unchanged.
 #pragma once
 
 #include <concepts>
@@ -34,13 +34,14 @@ concept LoggingSpace = requires(S& s, typename S::WriterState& writer, std::span
   s.Poison(writer.error);
 };
 
-// Whether an update is logged whose visitor is a V, in a space of pages. A database in memory that has a
-// log passes its visitors by reference (EngineOperations::Process), so that without one an inlined update
-// need not ask.
+// Whether an update with a visitor V may be logged, in a space of pages. A database in memory with
+// a log passes its visitors by reference (EngineOperations::Process), so an inlined update need not
+// check for a log.
 template <class Space, class V>
 inline constexpr bool kMayLog = LoggingSpace<Space> && (!Space::kResident || kIsFunctionRef<V>);
 
-// The error of a call that has no other way to return one; a space in memory without a log has none.
+// Returns the error of a call that has no other way to return one. A space in memory without a log
+// has none.
 template <class WriterState>
 Status ErrorOf(const WriterState& writer) {
   if constexpr (requires { writer.error; })
@@ -57,8 +58,8 @@ HAKO_INLINE bool IsLogged(Space& space) {
     return false;
 }
 
-// After an error that left a part of an update undone: opening the database again restores the state
-// before it or, if it was logged, after it.
+// Call after an error that left an update incomplete. Opening the database again restores the state
+// before the update or, if it was logged, after it.
 template <class Space>
 void RefuseUpdates(Space& space, const Status& why) {
   if constexpr (LoggingSpace<Space>) space.Poison(why);
@@ -75,15 +76,15 @@ template <LoggingSpace Space>
   writer.error = is_ahead ? log.Append(&writer.logged_ahead, &writer.lsn) : log.Append(entry, &writer.lsn);
   return writer.error.ok();
 }
-// Logs an update of one record or range. False on error, which ErrorOf returns.
+// Logs an update of one record or range. Returns false on an error, which ErrorOf returns.
 template <class Space>
 HAKO_INLINE bool LogUpdate(Space& space, typename Space::WriterState& writer, format::LogOp op, std::string_view key,
                            std::string_view value = {}) {
   if constexpr (LoggingSpace<Space>) return !space.log().is_on() || AppendUpdate(space, writer, op, key, value);
   return true;
 }
-// Logs the eviction of a record. False on error. Not LogUpdate: the writer may have an open run for the
-// update that it is making.
+// Logs the eviction of a record. Returns false on an error. LogUpdate cannot be used, because the
+// writer may have an open run for the update that it is making.
 template <class Space>
 bool LogEviction(Space& space, typename Space::WriterState& writer, std::string_view key) {
   if constexpr (LoggingSpace<Space>) {
@@ -92,8 +93,9 @@ bool LogEviction(Space& space, typename Space::WriterState& writer, std::string_
   return true;
 }
 
-// Appends a long value to the log before its bucket or leaf is locked, so that other threads need not wait
-// for the bytes. The next LogUpdate of the writer must be that of this value, and adds the rest.
+// Appends a long value to the log before its bucket or leaf is locked, so that other threads need
+// not wait for the bytes. The next LogUpdate of the writer must be for this value, and appends the
+// rest.
 template <class Space>
 class LoggedAhead {
  public:
@@ -119,12 +121,12 @@ class LoggedAhead {
 // they are appended.
 class LogRun {
  public:
-  // `count` updates need no further allocation, and no allocation at all if they are few.
+  // Reserves memory for `count` updates; a few need no allocation.
   explicit LogRun(std::size_t count) { entries_.reserve(count + 1); }
   LogRun(const LogRun&) = delete;
 
-  // [from, to), or all from `from` on without `to`. REQUIRES: ranges come before records, whose Sets
-  // they would remove (checked in RemoveRange)
+  // Adds the removal of [from, to), or of all records from `from` on if there is no `to`. REQUIRES:
+  // ranges come before records, whose Sets they would remove (checked in RemoveRange)
   void RemoveRange(std::string_view from, std::optional<std::string_view> to) {
     HAKO_DCHECK(entries_.empty() || entries_.back().op == format::LogOp::kRemoveRange || entries_.back().op == format::LogOp::kRemoveFrom);
     entries_.push_back({to ? format::LogOp::kRemoveRange : format::LogOp::kRemoveFrom, from, to.value_or(std::string_view())});

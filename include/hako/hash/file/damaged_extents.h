@@ -1,10 +1,10 @@
-// Heap extents whose header is damaged, as a harvest finds them.
+// The heap extents whose header is damaged, found by a harvest.
 //
 // An extent without a valid header looks like free space. But if an entry of the index names a
-// record there, it is not free: from that record's unit up to the next header the space is left
-// alone, and blocks that are retired there are not used again. The records of such an extent can
-// still be read, because each has its own check. But a recovery by scan would find neither these
-// records nor new ones in the extent.
+// record there, it is not free: the space from that record's unit up to the next header is not
+// used, and blocks that are retired there are not reused. The records of such an extent can still
+// be read, because each has its own check. But a recovery by scan would find neither these records
+// nor new ones in the extent.
 //
 // Takes a byte for each extent unit of the file until the harvest is over: 2 MiB for 32 GiB. Not
 // thread-safe.
@@ -22,9 +22,9 @@ namespace hako::hash {
 class DamagedExtents {
  public:
   // ---- before the harvest: while an index is adopted ----
-  // Marks the records that entries name. Since it is called for each entry of the table, it marks a
-  // byte rather than a bit, and has copies of two members, which stay in registers. Valid until
-  // EndNoting.
+  // Marks the records that entries name. It is called for each entry of the table, so for speed it
+  // marks a byte rather than a bit, and has copies of two members, which stay in registers. Valid
+  // until EndNoting.
   class Noter {
    public:
     void Note(std::uint64_t offset) const {
@@ -46,7 +46,7 @@ class DamagedExtents {
   void EndNoting() { named_ = {}; }
 
   // ---- the harvest ----
-  // Whether a unit that has no header belongs to a damaged extent. Call it for the units in
+  // Returns whether a unit that has no header belongs to a damaged extent. Call it for the units in
   // ascending order, except units of undamaged extents and of the index. `is_unreadable`: the unit
   // could not be read and may have a header.
   bool Takes(std::uint64_t offset, bool is_unreadable) {

@@ -1,7 +1,7 @@
-// The bytes of heap extents as a scan reads them: in place if the file is mapped, otherwise through a
-// window. So a scan needs no more memory for a longer record.
+// The bytes of heap extents, for a scan. They are read in place if the file is mapped, otherwise
+// through a window, so that a long record needs no more memory.
 //
-// Three classes with one interface; offsets are from the extent's start:
+// Three classes with one interface; offsets count from the start of the extent:
 //   kWhole                a record of up to this many bytes is in memory as a whole
 //   Get(at, size)         the address of some bytes, of at most kWhole; valid until the next call
 //   Hash(at, size, seed)  Hash64 of any number of bytes
@@ -107,7 +107,7 @@ class WindowBytes {
   std::uint64_t Hash(std::uint64_t at, std::uint64_t size, std::uint64_t seed) {
     if (size <= kWhole) [[likely]]
       return Hash64(Get(at, size), size, seed);
-    HashStream hash(seed);  // does not use the window, in which the scan continues if the check fails
+    HashStream hash(seed);  // leaves the window as it is, because the scan continues in it if the check fails
     char* const out = window() + kRoom;
     for (std::uint64_t end = at + size, piece; at < end && status_.ok(); at += piece) {
       piece = std::min(kPiece, end - at);

@@ -1,5 +1,5 @@
-// The file of a HashDBM as a sequence of extents behind a superblock (format/hash_file_format.h):
-// the state that the last user left, the commit protocol, and space.
+// The file of a HashDBM as a sequence of extents after a superblock (format/hash_file_format.h):
+// the state that the last user left, the commit protocol, and the allocation of space.
 //
 // Invariants
 //   1. Bytes at and above tail() are zero, except a closing note and a saved index.
@@ -67,7 +67,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   using LiveStateFile<FileT>::LoadSealed;
   static constexpr storage::FileKind kKind{"hash", format::kHashFileMagic, format::kHashFileOldest, format::kHashFileVersion};
 
-  // `clock` is that of a new file: see format::HashSuperBlock.
+  // `clock` is the clock of a new file: see format::HashSuperBlock.
   static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed, std::uint64_t clock = 0,
                                                     UnprovenUpdates unproven = UnprovenUpdates::kRefuse) {
     std::unique_ptr<ExtentFile> self(new ExtentFile(std::move(file)));
@@ -83,22 +83,23 @@ class ExtentFile : public LiveStateFile<FileT> {
   const format::HashSuperBlock& super() const { return super_; }
   std::uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
 
-  // Withdraws the live state, and sets the fields that are used before it is published to those of
-  // the superblock. The next superblock names the map. REQUIRES: a superblock is durable, if the
-  // file is writable, because after a power cut a file without one must be blank (unchecked: the
-  // device does not tell)
+  // Withdraws the live state, and sets its fields that are used before it is published to those of
+  // the superblock. The next superblock names the map. REQUIRES: if the file is writable, a
+  // superblock is durable, because after a power cut a file without one must be blank (unchecked:
+  // the device does not tell)
   void ResetLiveState() {
     NameMap();
     LiveStateFile<FileT>::ResetLiveState(super_.applied_index);
   }
-  // From now on the live state counts if the process dies. Call when everything it names exists.
+  // From now on the live state counts if the process dies. Call this when everything that it names
+  // exists.
   void PublishLiveState() {
     LiveStateFile<FileT>::PublishLiveState(tail());
     is_published_ = true;
   }
 
-  // The latest time that the file has stored, if its records expire. NoteClock gives the live state
-  // and the next superblock a later one, from any thread.
+  // The latest time that the file stores, if its records expire. NoteClock stores a later one in
+  // the live state and in the next superblock; any thread may call it.
   std::uint64_t clock() const {
     return super_.clock != 0 && found_ == FoundState::kKilled
                ? std::max<std::uint64_t>(super_.clock, format::UnsealClock(this->LoadLive(&format::LiveState::clock)))
@@ -134,15 +135,15 @@ class ExtentFile : public LiveStateFile<FileT> {
     super_.last_epoch = std::max<std::uint64_t>(super_.last_epoch, last_epoch);
     return found_ == FoundState::kKilled ? StoreSuper(&ExtentFile::SyncSlots) : Commit();
   }
-  // No stamp on the device belongs to a later epoch.
+  // No stamp on the device has a later epoch than this.
   std::uint64_t last_epoch() const {
     const std::uint64_t s = super_.epoch;
     return std::clamp<std::uint64_t>(super_.last_epoch, s + 2, s + format::kEpochsAhead - 1);
   }
 
-  // After a failed sync the page cache may have dropped dirty pages, so the live state no longer
-  // counts. A live state that does not count yet is not changed, because there may be no durable
-  // superblock.
+  // Syncs the file. If that fails, the page cache may have dropped dirty pages, so the live state
+  // no longer counts. A live state that does not count yet is not changed, because there may be no
+  // durable superblock.
   Status Sync() { return NoteSync(file_.Sync()); }
 
   // Makes `change(superblock)` the file's durable state. REQUIRES: everything that the superblock
@@ -153,8 +154,9 @@ class ExtentFile : public LiveStateFile<FileT> {
     return Commit();
   }
 
-  // Allocates an extent of `bytes`, a multiple of the extent unit, all zero. ResourceExhausted leaves
-  // everything unchanged. Other threads can allocate while a large one is in progress.
+  // Allocates a zero-filled extent of `bytes`, a multiple of the extent unit. ResourceExhausted
+  // leaves everything unchanged. Other threads can allocate while a large allocation is in
+  // progress.
   StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
     std::uint64_t offset;
     {
@@ -172,7 +174,7 @@ class ExtentFile : public LiveStateFile<FileT> {
     return status;
   }
 
-  // Makes an allocated extent part of the heap; after an error the extent is free.
+  // Makes an allocated extent a part of the heap. After an error the extent is free.
   Status BeginHeapExtent(Extent extent) {
     format::HeapExtentHeader header{};
     header.magic = format::kHeapExtentMagic;
@@ -183,8 +185,8 @@ class ExtentFile : public LiveStateFile<FileT> {
     return status;
   }
 
-  // Frees an unused extent that the last synced state does not need. Ignores space that is
-  // already free or of the index: the file is damaged.
+  // Frees an unused extent that the last synced state does not need. Ignores space that is already
+  // free or belongs to the index, as in a damaged file.
   void Free(Extent extent) {
     sync::MutexLock lock(mutex_);
     if (!free_.Overlaps(extent) && !IndexHas(extent)) free_.AddFree(extent);
@@ -215,8 +217,8 @@ class ExtentFile : public LiveStateFile<FileT> {
   // Truncates the file at the tail, so that the space above is zero when it is used again.
   Status CutAtTail() { return file_.Size() == tail() ? absl::OkStatus() : file_.Resize(tail()); }
 
-  // Registers an index extent, so that its space has no other use. False if it overlaps another
-  // one.
+  // Registers an index extent, so that its space has no other use. Returns false if it overlaps
+  // another one.
   bool AddIndexExtent(Extent extent) {
     sync::MutexLock lock(index_mutex_);
     if (index_.Overlaps(extent)) return false;
@@ -227,7 +229,7 @@ class ExtentFile : public LiveStateFile<FileT> {
     sync::MutexLock lock(index_mutex_);
     index_.Clear();
   }
-  bool IndexHas(Extent extent) const {  // or a part of it
+  bool IndexHas(Extent extent) const {  // whether the index has the extent or a part of it
     sync::MutexLock lock(index_mutex_);
     return index_.Overlaps(extent);
   }
@@ -252,8 +254,8 @@ class ExtentFile : public LiveStateFile<FileT> {
     static constexpr std::array<char, sizeof(format::HeapExtentHeader)> kZeros{};
     return Write(offset, {kZeros.data(), kZeros.size()});
   }
-  // Clears the header at `offset`, if there is one: it belongs to a former extent, whose space
-  // another one has.
+  // Clears the header at `offset`, if there is one. It belongs to a former extent, whose space is
+  // now part of another one.
   Status ForgetStaleHeader(std::uint64_t offset) {
     format::HeapExtentHeader header;
     HAKO_RETURN_IF_ERROR(Read(offset, reinterpret_cast<char*>(&header), sizeof(header)));
@@ -264,14 +266,14 @@ class ExtentFile : public LiveStateFile<FileT> {
   using FileBytes<FileT>::file_;
   using LiveStateFile<FileT>::live_;
   static constexpr std::uint64_t kGrowthStep = 8 << 20;     // most growth at once under mutex_
-  static constexpr std::uint64_t kPrefaultMax = 256 << 10;  // the pages of a longer extent are mapped when they are first used
+  static constexpr std::uint64_t kPrefaultMax = 256 << 10;  // the pages of longer extents are mapped at their first use
 
   bool IsHeader(std::uint64_t offset, const format::HeapExtentHeader& header) const {
     return header.magic == format::kHeapExtentMagic && header.check == header.CheckAt(offset, super_.secret);
   }
 
-  // Appends an extent at the tail, and grows the file for it. If growing needs several steps,
-  // returns 0 after each but the last, so that other threads can allocate between two steps.
+  // Appends an extent at the tail, for which the file grows. If this takes several steps, returns 0
+  // after each step except the last, so that other threads can allocate in between.
   StatusOr<std::uint64_t> Append(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::uint64_t before = tail(), size = file_.Size();
     const std::uint64_t offset = before == format::kFirstExtent ? before : ExtentList::AlignFor(bytes, before);
@@ -295,7 +297,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   }
   explicit ExtentFile(FileT file) : LiveStateFile<FileT>(std::move(file)) {}
 
-  // Names the page cache that has the live state.
+  // Makes the superblock name the page cache that has the live state.
   void NameMap() {
     super_.map_identity = 0;
     super_.map_boot = 0;
@@ -376,7 +378,7 @@ class ExtentFile : public LiveStateFile<FileT> {
     return absl::OkStatus();
   }
 
-  // An open database refuses updates after this, so its user knows. A database that is being opened
+  // An open database refuses updates after a failed sync, so its user knows. One that is being opened
   // after a kill must not drop updates silently.
   Status NoteSync(Status status) {
     const bool is_opening = found_ == FoundState::kKilled && !is_published_;
@@ -385,14 +387,14 @@ class ExtentFile : public LiveStateFile<FileT> {
     return status;
   }
   // Makes the superblocks durable, but not the updates of a killed process, which may be gigabytes.
-  // The state that a superblock names was synced before it was written.
+  // The state that a superblock names was synced before the superblock was written.
   Status SyncSlots() { return NoteSync(SyncPart(file_, 0, storage::kSlotDistance + sizeof(super_))); }
 
   Status Commit() { return StoreSuper(&ExtentFile::Sync); }
   Status StoreSuper(Status (ExtentFile::*sync)()) {
     if (super_.clock != 0) super_.clock = std::max<std::uint64_t>(super_.clock, clock_.load(std::memory_order_relaxed));
     super_.first_expiry = first_expiry_;
-    super_.version = super_.clock != 0 ? format::kHashFileVersion : format::kHashFilePlainVersion;  // zero in an older file
+    super_.version = super_.clock != 0 ? format::kHashFileVersion : format::kHashFilePlainVersion;  // the clock is zero in an older file
     super_.sequence = super_.sequence + 1;
     super_.check = format::CheckOf(super_);
     const std::string_view bytes(reinterpret_cast<const char*>(&super_), sizeof(super_));

@@ -30,13 +30,13 @@ class ExtentList {
     if (next != extents_.end() && next->offset - extent.offset < extent.bytes) return true;
     return next != extents_.begin() && (next - 1)->bytes > extent.offset - (next - 1)->offset;
   }
-  // REQUIRES: it overlaps none
+  // REQUIRES: it overlaps no extent of the list
   void Insert(Extent extent) {
     HAKO_DCHECK(!Overlaps(extent));
     extents_.insert(After(extent.offset), extent);
   }
   bool EndsAt(std::uint64_t offset) const { return !extents_.empty() && extents_.back().offset + extents_.back().bytes == offset; }
-  // Takes the last extent and returns its offset. REQUIRES: there is one
+  // Removes the last extent and returns its offset. REQUIRES: the list is not empty
   std::uint64_t PopLast() {
     HAKO_DCHECK(!extents_.empty());
     const std::uint64_t offset = extents_.back().offset;
@@ -44,7 +44,8 @@ class ExtentList {
     return offset;
   }
 
-  // Lists of free space, where neighbours are joined. REQUIRES: `extent` overlaps none
+  // For lists of free space: adds an extent and joins it with adjacent ones. REQUIRES: `extent`
+  // overlaps none
   void AddFree(Extent extent) {
     if (extent.bytes == 0) return;
     HAKO_DCHECK(!Overlaps(extent));
@@ -58,9 +59,10 @@ class ExtentList {
       extents_.erase(here);
     }
   }
-  // Takes `bytes` of the lowest free extent that is large enough; 0 if there is none.
+  // Takes `bytes` of the lowest free extent that is large enough, and returns the offset; 0 if
+  // there is none.
   std::uint64_t TakeFree(std::uint64_t bytes) {
-    extents_.reserve(extents_.size() + 1);  // reserved now, because no part may get lost
+    extents_.reserve(extents_.size() + 1);  // reserve now, because no part may get lost
     const auto fits = [bytes](const Extent& e) { return AlignFor(bytes, e.offset) + bytes <= e.offset + e.bytes; };
     const auto found = std::ranges::find_if(extents_, fits);
     if (found == extents_.end()) return 0;
@@ -72,7 +74,7 @@ class ExtentList {
     return offset;
   }
 
-  // The first offset, from `offset` on, that an extent of `bytes` may have.
+  // Returns the first offset, from `offset` on, at which an extent of `bytes` may begin.
   static std::uint64_t AlignFor(std::uint64_t bytes, std::uint64_t offset) {
     const std::uint64_t alignment = bytes < format::kExtentAlignment ? format::kExtentUnit : format::kExtentAlignment;
     return (offset + alignment - 1) & ~(alignment - 1);

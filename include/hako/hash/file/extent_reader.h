@@ -1,11 +1,12 @@
 // Reads the heap extents of a file that is not mapped, or of a device, in ascending order, in windows of whole
 // extents that take one or two long reads each. A background thread reads the next windows while
-// the caller uses one. If no thread can be started, or there is only one window, Next reads. Of a
-// huge extent, which has one record, only the place is returned: the caller reads it in pieces.
+// the caller uses one. If no thread can be started, or there is only one window, Next reads. For a
+// huge extent, which has one record, a window has only the place: the caller reads the record in
+// pieces.
 //
-// If writers run at the same time, the bytes of a window were read at different moments after the
-// reader was made and before Next has returned the window. Extents come and go meanwhile: only
-// those that exist throughout are sure to be found.
+// If writers run at the same time, the bytes of a window were read at different moments between the
+// construction of the reader and the return of Next. Only extents that exist during that whole time
+// are sure to be found.
 //
 // Not thread-safe. The file must outlive the reader.
 #pragma once
@@ -38,7 +39,7 @@ class ExtentReader {
   struct Window {
     std::uint64_t offset = 0, bytes = 0;
     std::vector<Extent> extents;
-    Extent huge{};  // behind `extents`, and not read; 0 bytes = none
+    Extent huge{};  // after `extents`, and not read; 0 bytes = none
     const char* At(const Extent& extent) const { return reinterpret_cast<const char*>(buffer.get()) + (extent.offset - offset); }
 
     AlignedBuffer buffer;
@@ -78,11 +79,11 @@ class ExtentReader {
 
  private:
   static constexpr std::uint64_t kWindowBytes = 1 << 20;
-  static constexpr std::uint64_t kHuge = 9 << 20;  // an extent that has several records is shorter
+  static constexpr std::uint64_t kHuge = 9 << 20;  // an extent with several records is shorter than this
   static constexpr std::uint64_t kWindows = 3;
 
   void ReadAhead(std::stop_token stop) {
-    // While a long window is read, only the window in use is in memory beside it.
+    // While a long window is read, no window except the one in use is in memory.
     const auto has_room = [this] {
       mutex_.AssertHeld();
       std::uint64_t ahead = 0;

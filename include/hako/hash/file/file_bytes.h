@@ -1,6 +1,6 @@
-// The bytes of a file: read and written in place if it is mapped, otherwise by its calls.
+// The bytes of a file: read and written in place if it is mapped, otherwise by ReadAt and WriteAt.
 //
-// Threads: any, for ranges that no other thread writes.
+// Thread-safe for ranges that no other thread writes.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class FileBytes {
 
   FileT& file() { return file_; }
   const FileT& file() const { return file_; }
-  // The first byte of the map. REQUIRES: kMapped
+  // Returns the address of the first byte of the map. REQUIRES: kMapped
   std::byte* base() const {
     HAKO_DCHECK(kMapped);
     return base_;

@@ -2,17 +2,18 @@
 // where bucket order would take a read for each record.
 //
 // The scan shows a record that it finds in the file if an entry names it and it was not moved since
-// the scan began. The tracker (hash/file/scan_tracker.h) knows the records that writers moved meanwhile;
-// these are shown at the end, from their new places. Records added meanwhile are not shown.
+// the scan began. The tracker (hash/file/scan_tracker.h) has the records that writers moved since;
+// these are shown at the end, from their new places. Records that were added since are not shown.
 //
 // Invariants
 //   1. The visitor runs without locks.
 //   2. The scan asks the index whether an entry names a record before it asks the tracker. A handle
-//      that the tracker does not have even then was named throughout, or never.
-//   3. The scan shows as many records as existed at the start, less those that were removed before
-//      they could be shown. So a record that is damaged, and therefore not found, is detected.
+//      that the tracker does not have after that was named during the whole scan, or never.
+//   3. The number of records shown is the number of records at the start, minus those that were
+//      removed before they could be shown. So a damaged record, which the scan does not find, is
+//      detected.
 //
-// Not thread-safe. Only one such scan of a database runs at a time; further scans go by buckets.
+// Not thread-safe. Only one such scan of a database runs at a time; other scans go by buckets.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +43,7 @@ class FileOrderScan {
     if (claimed_) tracker_.Stop();
   }
 
-  // False if another scan is in progress.
+  // Returns false if another scan is in progress.
   bool Claim() { return claimed_ = tracker_.Claim(); }
   // `records` = the number of records. REQUIRES: claimed, writers kept out
   void Start(std::uint64_t records) {
@@ -63,7 +64,7 @@ class FileOrderScan {
  private:
   using Record = typename Space::ScannedRecord;
   static constexpr std::size_t kTogether = 64;  // records prefetched and checked together
-  static constexpr unsigned kScannedMax = 512;  // the same, including records that no entry may name
+  static constexpr unsigned kScannedMax = 512;  // records scanned together, including those that no entry may name
 
   template <class V>
   Status ShowFile(V& visit) {
@@ -87,8 +88,8 @@ class FileOrderScan {
     }
   }
 
-  // The same for an extent of which only a part is in memory at a time: copies the records that are
-  // named.
+  // Shows the records of an extent of which only a part is in memory at a time. Copies the records
+  // that entries name.
   template <class V>
   Status ShowHuge(const Extent& extent, V& visit) {
     WindowBytes bytes(heap_.extents());
@@ -147,7 +148,8 @@ class FileOrderScan {
         shown = true;
       }
       if (shown) continue;
-      // Writers have replaced each record before it could be read, so now they must wait once.
+      // Writers have replaced each owed record before it could be read, so make them wait for one
+      // read.
       Copy copy{};
       std::uint32_t handle = 0;
       if (!tracker_.PayFirst([&](std::uint32_t first) { copy.match = Read(handle = first, &copy.record); })) return absl::OkStatus();

@@ -1,10 +1,10 @@
 // The note of a clean close, which stores the free space of the heap.
 //
-// 8-byte numbers: count, then {offset, bytes} of the free extents; then 1 if a harvest is not over,
-// or has found a damaged extent, so that the next Open starts it again, and nothing else. Otherwise
-// 0; count, {begin, end} of the free runs; then, for each list of free blocks that is not empty, {list,
-// count} and the 4-byte handles. A list is a size class, or kSizeClasses + class for blocks that are free
-// once the note is durable but have another stamp.
+// 8-byte numbers: count, then {offset, bytes} of the free extents; then 1 and nothing else if a
+// harvest is not over, or has found a damaged extent, so that the next Open starts it again.
+// Otherwise 0; count, {begin, end} of the free runs; then, for each list of free blocks that is not
+// empty, {list, count} and the 4-byte handles. A list is a size class, or kSizeClasses + class for
+// blocks whose stamp does not say free, although they are free once the note is durable.
 //
 // REQUIRES: no other thread uses the heap (unchecked: an opening and a close are alone)
 #pragma once
@@ -32,7 +32,7 @@ class FreeSpaceNote {
   FreeSpaceNote(Records& records, const HeapIndex<FileT>& index, FreeBlockPool& pool, HeapHarvest<FileT>& harvest)
       : records_(records), extents_(records.extents()), index_(index), pool_(pool), harvest_(harvest) {}
 
-  // `waiting`: the blocks that are free once the note is durable, by size class.
+  // `waiting` are the blocks that are free once the note is durable, by size class.
   template <class ForEachWriter>
   std::string Take(ForEachWriter&& for_each_writer, const FreeBlockPool::Chains& waiting) const {
     std::string note;
@@ -67,8 +67,8 @@ class FreeSpaceNote {
     return note;
   }
 
-  // Makes the space of the note free, the blocks through the thread's `cache`. False if the note has
-  // only extents, and the harvest is to find the rest.
+  // Frees the space in the note, its blocks through the thread's `cache`. Returns false if the note
+  // has only extents, and the harvest must find the rest.
   StatusOr<bool> Read(FreeBlockPool::Cache& cache, std::string_view note) const {
     const auto is_short = [&] { return Bad("it is cut short", extents_.super().tail); };
     const std::uint64_t unit = records_.OffsetOf(1);
@@ -135,7 +135,7 @@ class FreeSpaceNote {
   static Status Bad(const char* what, std::uint64_t offset) {
     return DataLossError(absl::StrCat("bad closing note: ", what).c_str(), offset);
   }
-  // `taken`: the extent units that are free or of the index, where no block can be.
+  // `taken` are the extent units that are free or belong to the index, in which no block can be.
   bool CanBeFree(const std::vector<bool>& taken, std::uint64_t offset, std::uint64_t bytes) const {
     const std::uint64_t tail = extents_.tail();
     if (offset < format::kFirstExtent || offset > tail || bytes > tail - offset) return false;

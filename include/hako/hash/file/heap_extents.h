@@ -1,5 +1,5 @@
-// The heap extents of a hash file as units of growth: one is allocated where no free block is large
-// enough, and returned to the file, for any use, once it is wholly free.
+// The heap extents of a hash file. An extent is allocated when no free block is large enough, and
+// returned to the file, for any use, once it is wholly free.
 //
 // Thread-safe.
 #pragma once
@@ -22,15 +22,15 @@ namespace hako::hash {
 template <File FileT>
 class HeapExtents {
  public:
-  static constexpr std::uint64_t kLarge = 1 << 20;  // bytes; a block's extent is returned once free
+  static constexpr std::uint64_t kLarge = 1 << 20;  // bytes; the extent of a block of at least this size is returned once it is free
 
   HeapExtents(HeapFile<FileT>& heap, FreeBlockPool& pool, bool is_direct) : heap_(heap), pool_(pool), is_direct_(is_direct) {}
   HeapExtents(const HeapExtents&) = delete;
 
-  // Allocates an extent with room for a block of `bytes`; `most` bytes are enough at any alignment. Its
-  // space is free in the pool then.
+  // Allocates an extent with room for a block of `bytes`, and adds its space to the pool. `most` is
+  // the number of bytes that suffices at any alignment.
   Status Grow(std::uint64_t bytes, std::uint64_t most) {
-    if (bytes > FreeBlockPool::kSmallMax) ReturnAllFree();  // two neighbours may be large enough
+    if (bytes > FreeBlockPool::kSmallMax) ReturnAllFree();  // adjacent extents may together be large enough
     if (!pool_.HasRoomForRun()) return NoMemoryError();
     const std::uint64_t size = SizeFor(bytes, most);
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, heap_.extents().Allocate(size));
@@ -39,7 +39,7 @@ class HeapExtents {
     pool_.FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});
     return absl::OkStatus();
   }
-  // Runs body() while every extent that has a header has its space in the pool, too.
+  // Runs body() at a moment when the space of every extent that has a header is in the pool.
   template <class F>
   void RunWithoutGrowth(F&& body) {
     const sync::MutexLock lock(growth_mutex_);
@@ -52,13 +52,13 @@ class HeapExtents {
     if (pins_ != 0) return;
     for (const Run run : pool_.TakeRuns([this](Run each) { return IsWhole(each); })) Return(run);
   }
-  // The same for the extent of this free run, if the run is all of it.
+  // Returns the extent of this free run, if the run covers the whole extent.
   void ReturnIfFree(Run run) {
     if (!IsWhole(run)) return;
     sync::MutexLock lock(mutex_);
     if (pins_ == 0 && pool_.TakeIfThere(run)) Return(run);
   }
-  // While a pin exists no extent is returned, so a list of them stays valid.
+  // While a pin exists no extent is returned, so a list of extents stays valid.
   class Pin {
    public:
     explicit Pin(HeapExtents& extents) : extents_(extents) { Add(1); }
@@ -78,16 +78,16 @@ class HeapExtents {
   }
 
  private:
-  static constexpr std::uint64_t kDirectLeast = 1 << 20;  // in direct I/O, once the file has as much
+  static constexpr std::uint64_t kDirectLeast = 1 << 20;  // for direct I/O, once the file has this many bytes
 
-  // An extent for blocks that are not small has room for several, so that little is left over; as
-  // long as the file is small, only for a few. A large block gets an extent of its own, so that the
-  // extent becomes free with the block.
+  // Returns the size of a new extent. An extent for blocks that are not small has room for several,
+  // so that little is left over, but only for a few as long as the file is small. A large block
+  // gets a separate extent, which becomes free with the block.
   std::uint64_t SizeFor(std::uint64_t bytes, std::uint64_t most) const {
     const std::uint64_t used = heap_.extents().tail();
     const std::uint64_t blocks = bytes < kLarge ? std::clamp<std::uint64_t>(used / 16 / bytes, 1, 8) : 1;
     const std::uint64_t needed = most + (blocks - 1) * bytes + sizeof(format::HeapExtentHeader);
-    // Small extents fill the region that the first ones have begun, see FreeBlockPool.
+    // Small extents fill the region in which the first extents are (see FreeBlockPool).
     const std::uint64_t within = used % format::kExtentAlignment;
     const bool is_small = within != 0 && needed <= format::kExtentAlignment - within;
     const std::uint64_t unit = is_small ? format::kExtentUnit : format::kExtentAlignment;
@@ -114,9 +114,9 @@ class HeapExtents {
   // Held while extents are returned.
   mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kExtentLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
   int pins_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Held, shared, from when the header of a new extent is written until its free space is known:
-  // before that the extent looks empty. A thread that writes ahead is no writer then, so keeping
-  // writers out is not enough to choose victims.
+  // Held shared from the write of a new extent's header until its space is in the pool; in between
+  // the extent looks empty. A thread that writes ahead is not a writer, so excluding writers is not
+  // enough to choose victims.
   sync::SharedMutex growth_mutex_ ABSL_ACQUIRED_AFTER(kExtentLocks) ABSL_ACQUIRED_BEFORE(kIndexLocks);
 };
 

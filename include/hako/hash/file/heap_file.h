@@ -19,7 +19,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "hako/base/assert.h"
@@ -41,15 +40,14 @@
 
 namespace hako::hash {
 
-// For scans that need not know where bytes are neither zero nor a record.
+// For scans that ignore bytes that are neither zero nor a record.
 inline constexpr auto kNoDoubt = [](std::uint32_t, format::Stamp) {};
 
 template <File FileT>
 class HeapFile {
  public:
-  // A record as a scan finds it. Its bytes are in memory during the visit, unless the record is
-  // long and the file is not mapped: then the pointers are nullptr. In any case it has passed its
-  // check.
+  // A record that a scan has found, and that has passed its check. Its bytes are in memory during
+  // the visit. But the pointers are nullptr if the record is long and the file is not mapped.
   struct ScannedRecord : RecordCopy {
     std::uint32_t handle;
     format::Stamp stamp;
@@ -74,16 +72,16 @@ class HeapFile {
   // superblock durably says that the file is in use. Before that only superblocks are stored, so
   // that a file without a durable superblock is blank after a power cut. (unchecked: the device does not tell)
   void PublishEpoch() { extents_->StoreSealed(&format::LiveState::epoch, epoch()); }
-  // Whether a synchronization is needed before epochs wrap: many processes may have died without
-  // one.
+  // Whether a synchronization is needed before epochs wrap, because many processes may have died
+  // without one.
   bool IsFarAhead() const { return epochs().now - epochs().durable > format::kEpochsAhead / 4; }
 
   // ---- whether it accepts writes ----
   // OK, or the failure after which the heap refuses writes. Also OK for a file that is open for
-  // reading, which accepts no writes.
+  // reading only.
   Status Health() const { return failure_.Get(); }
   Status Refusal() const { return refusal_.Get(); }
-  // Says why updates are refused. The database sets it after a failure of the log; the heap can
+  // Why updates are refused. The database sets it after a failure of the log; the heap can then
   // still be synchronized.
   sync::StickyStatus& refusal() { return refusal_; }
   bool AcceptsWrites() const { return refusal_.IsOk(); }
@@ -96,7 +94,7 @@ class HeapFile {
   using Log = log::UpdateLog<log::LogFileOf<FileT>>;
   Log& log() { return log_; }
   log::SyncProgress& sync_progress() { return sync_progress_; }
-  // With nothing locked: waits a while for a synchronization if the log has become long.
+  // Waits a while for a synchronization if the log has become long. Call with nothing locked.
   void PauseIfLogIsLong() {
     if (!needs_pause_.load(std::memory_order_relaxed)) return;
     needs_pause_.store(false, std::memory_order_relaxed);
@@ -104,12 +102,12 @@ class HeapFile {
   }
 
   // ---- scans ----
-  // Calls enter(Extent) for each heap extent in [from, to) and then Status visit(ScannedRecord) for
-  // its records; Calls other(Extent) for space that is not part of the heap. Bytes that do not
-  // validate are skipped. A record that validates may be dead since long ago, and it may lie
-  // anywhere outside other records: check its stamp and the index. For bytes outside records that
-  // are neither zero nor a record, calls doubt(handle, stamp) with the bytes that would be the
-  // stamp. May run beside writers.
+  // Calls enter(Extent) for each heap extent in [from, to), then Status visit(ScannedRecord) for
+  // its records. Calls other(Extent) for space that is not part of the heap. Skips bytes that do
+  // not validate. A record that validates may be long dead, and may lie anywhere outside other
+  // records, so the caller must check its stamp and the index. For bytes outside records that are
+  // neither zero nor a record, calls doubt(handle, stamp) with the bytes in the place of a stamp.
+  // May run beside writers.
   template <class Visit, class Enter, class Other, class Doubt>
   Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other, Doubt&& doubt) const;
   template <class Visit>
@@ -122,9 +120,10 @@ class HeapFile {
   enum class Trust { kNothing, kLiveHeads };
   template <Trust kTrust = Trust::kNothing, class Bytes, class Visit, class Doubt>
   Status ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, Doubt&& doubt) const;
-  // The record at a place that an entry names, regardless of its stamp.
+  // The result of CheckRecord, which checks the record at a place that an entry names, regardless
+  // of its stamp.
   struct CheckedRecord {
-    Status status;               // DataLoss if it fails its check, or that of the device
+    Status status;               // DataLoss if it fails its check, or the error of the device
     std::uint64_t size = 0;      // as its head says; 0 if that is damaged
     std::uint64_t key_hash = 0;  // if the status is OK
     std::uint64_t read_bytes = 0;
@@ -142,7 +141,8 @@ class HeapFile {
     }));
     return bytes;
   }
-  // Whether to copy the record would keep others waiting. Such a record is moved without locks.
+  // Whether a copy of the record would keep other threads waiting. Such a record is moved without
+  // locks.
   bool IsLong(std::uint32_t handle) const {
     char bytes[kHeadMax];
     const std::uint64_t offset = OffsetOf(handle);
@@ -150,7 +150,7 @@ class HeapFile {
     const std::uint64_t size = std::min<std::uint64_t>(sizeof(bytes), extents_->tail() - offset);
     return extents_->Read(offset, bytes, size).ok() && DecodeHead(bytes, static_cast<std::size_t>(size)).size() > kLongRecord;
   }
-  // Copies the key and the value of a scanned record to the buffer, also if they are not in memory.
+  // Copies the key and the value of a scanned record to the buffer, even if they are not in memory.
   template <class B>
   Status CopyScanned(ScannedRecord* record, B& buffer) const;
 
@@ -176,7 +176,7 @@ class HeapFile {
     const auto at = [bits](int i) { return format::Stamp(static_cast<std::uint16_t>(bits >> (16 * i))); };
     return {at(0), at(1), at(2)};
   }
-  static constexpr std::uint64_t kStampAt = 4;  // behind the check
+  static constexpr std::uint64_t kStampAt = 4;  // after the check
   std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
   unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
     return UnitsClassOf(format::RecordHeadSize(format::LengthsSize(key_size, value_size)) + key_size + value_size);
@@ -196,7 +196,7 @@ class HeapFile {
  protected:
   static constexpr std::uint64_t kFixed = 6;                  // check and stamp
   static constexpr std::uint64_t kHeadMax = 16;               // without the head check
-  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer values need a current version
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer values are copied only at a current version
   static constexpr std::uint64_t kLongRecord = 8192;
 
   explicit HeapFile(std::unique_ptr<ExtentFile<FileT>> extents)
@@ -221,9 +221,9 @@ class HeapFile {
     HAKO_DCHECK(epoch < this->epoch());  // invariant 2
     durable_epoch_.store(epoch, std::memory_order_release);
   }
-  // Call this when the stamp of a record could not be read while an entry stops or starts naming
-  // it, so the next stamp is unknown. A state that became durable with the old stamp would have a
-  // record too many or too few.
+  // Call this if the stamp of a record could not be read when an entry stops or starts naming the
+  // record, so that the next stamp is unknown. If the state became durable with the old stamp, it
+  // would have one record too many or too few.
   [[gnu::cold]] void StopAt(const Status& unread) {
     if (extents_->file().IsWritable()) Poison(unread);
   }

@@ -1,12 +1,12 @@
-// After a process kill, finds the space that the dead process had free or waiting, extent by extent:
-// whenever space is needed, a part with each synchronization, or all at once if the stamps that it left
-// are old. Until then an extent is frozen: none of its blocks is handed out, so only stamps are written
-// there.
+// After a process kill, finds the space that was free or waiting in the dead process, extent by
+// extent: when space is needed, a part with each synchronization, or all at once if the stamps that
+// the process left are old. Until an extent is harvested it is frozen: none of its blocks is handed
+// out, so only stamps are written to it.
 //
-// `found` arguments get the space: found.Free(offset, bytes), and found.Wait(ScannedRecord) for a block
-// that is free at the end of the epoch.
+// The arguments `found` receive the space: found.Free(offset, bytes) for free space, and
+// found.Wait(ScannedRecord) for a block that is free at the end of the epoch.
 //
-// Thread-safe, except NamedNoter and Skip, which are called before all else.
+// Thread-safe, except NamedNoter and Skip, which are called before all other functions.
 #pragma once
 
 #include <algorithm>
@@ -45,9 +45,9 @@ class HeapHarvest {
     return
         [noter = damaged_.GetNoter(heap_.extents().tail()), shift = heap_.shift()](std::uint64_t handle) { noter.Note(handle << shift); };
   }
-  // There is nothing to find.
+  // Call instead of Begin if there is nothing to find.
   void Skip() { damaged_.EndNoting(); }
-  // `num_records` are live.
+  // Begins the harvest of a file with `num_records` live records.
   template <class Found>
   void Begin(std::uint64_t num_records, Found&& found) {
     if (!heap_.AcceptsWrites()) return Skip();
@@ -58,7 +58,7 @@ class HeapHarvest {
     if (first_epoch_ - heap_.extents().LoadSealed(&format::LiveState::oldest_retired_epoch) > kRetiredAgeMax) RunUntil(end_, found);
   }
   bool IsOver() const { return next_.load(std::memory_order_acquire) >= end_; }
-  // Whether it is over and has found all free space.
+  // Whether the harvest is over and has found all free space.
   bool IsComplete() const { return IsOver() && damaged_.empty(); }
 
   // Harvests one extent.
@@ -81,7 +81,8 @@ class HeapHarvest {
     }
     return true;
   }
-  // Where the share of one synchronization ends, and whether there is something to harvest up to there.
+  // ShareEnd is where the share of one synchronization ends. IsBefore tells whether anything is
+  // left to harvest up to there.
   std::uint64_t ShareEnd() const { return next_.load(std::memory_order_relaxed) + end_ / kParts; }
   bool IsBefore(std::uint64_t end) const { return IsOn() && next_.load(std::memory_order_relaxed) <= end; }
 
@@ -99,8 +100,8 @@ class HeapHarvest {
    private:
     sync::Mutex* const mutex_;
   };
-  // Whether the block at `offset` is not to be used again: the harvest has yet to visit it, or the header
-  // of its extent is damaged. REQUIRES: a Lock held, or the harvest is over
+  // Whether the block at `offset` must not be reused, because the harvest has not yet visited it,
+  // or the header of its extent is damaged. REQUIRES: a Lock is held, or the harvest is over
   bool IsFrozen(std::uint64_t offset) const {
     HAKO_DCHECK(IsOver() || mutex_.IsHeld(true));
     return (offset >= next_.load(std::memory_order_relaxed) && offset < end_) || damaged_.Has(offset);
@@ -109,7 +110,7 @@ class HeapHarvest {
  private:
   static constexpr std::uint64_t kParts = 512;
   static constexpr int kExtentsAtOnce = 2;  // usually of 1 MiB
-  // Stamps of this age make a harvest run at once: it must end before kOtherAgeMax.
+  // Stamps of this age make the whole harvest run at once, because it must end before kOtherAgeMax.
   static constexpr std::uint64_t kRetiredAgeMax = format::kOtherAgeMax / 2;
 
   bool IsOn() const { return !IsOver() && !victims_.IsOn(); }
@@ -130,7 +131,8 @@ class HeapHarvest {
       next_.store(next, std::memory_order_release);
       if (next < end_) continue;
       damaged_.EndNoting();
-      // One of the doubtful pieces may be a damaged live record; then all of them stay unused.
+      // If live records were not found, any of the doubtful pieces may be a damaged live record, so
+      // all of them stay unused.
       if (live_ == 0) {
         for (const ChunkRest& piece : doubtful_) found.Free(piece.next, piece.bytes());
       }
@@ -158,7 +160,7 @@ class HeapHarvest {
       if (leftover != format::Leftover::kFree) kept.Keep(heap_.OffsetOf(record.handle), heap_.BlockBytes(record));
       return absl::OkStatus();
     };
-    // If a part cannot be read, everything behind the last record that could be read stays unused.
+    // If a part cannot be read, the space after the last record that could be read stays unused.
     const auto doubt = [&](std::uint32_t, format::Stamp) { kept.Doubt(); };
     if (heap_.template ScanExtent<Heap::Trust::kLiveHeads>(extent, bytes, visit, doubt).ok()) kept.Leave();
   }
@@ -168,7 +170,7 @@ class HeapHarvest {
   const std::uint64_t first_epoch_;
   std::atomic<std::uint64_t> next_{0};
   std::uint64_t end_ = 0;
-  // Held to change next_, end_ and damaged_, which are also read without it.
+  // Held to change next_, end_ and damaged_, which are also read without the mutex.
   sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kHeapLocks) ABSL_ACQUIRED_BEFORE(kExtentLocks);
   std::uint64_t live_ ABSL_GUARDED_BY(mutex_) = 0;           // records live at the beginning and not yet found
   std::vector<ChunkRest> doubtful_ ABSL_GUARDED_BY(mutex_);  // free, unless they hold a damaged record

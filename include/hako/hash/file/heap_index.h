@@ -16,7 +16,6 @@
 #include <memory>
 #include <vector>
 
-#include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
 #include "hako/format/hash_file_format.h"
@@ -30,7 +29,7 @@ namespace hako::hash {
 template <File FileT>
 class HeapIndex {
  public:
-  // A zero-filled extent of at least `bytes` bytes.
+  // Allocates a zero-filled extent of at least `bytes` bytes, and returns its offset.
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent kind);
   std::byte* index_base() const { return arena_ != nullptr ? arena_->base() : file_.base(); }
   std::uint64_t index_end() const { return arena_ != nullptr ? arena_->end() : file_.tail(); }
@@ -39,13 +38,13 @@ class HeapIndex {
   std::uint64_t index_bytes() const { return bytes_.load(std::memory_order_relaxed); }
   void AddIndexBytes(std::uint64_t bytes) { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
 
-  // From now on the index is in memory, not in the file.
+  // Makes the index use memory instead of the file.
   Status UseIndexArena();
   bool index_is_in_memory() const { return arena_ != nullptr; }
-  // The extents of the index, in the file or in memory.
+  // Returns the extents of the index, in the file or in memory.
   std::vector<format::IndexExtentEntry> IndexExtents() const { return arena_ != nullptr ? arena_->extents() : Table(); }
-  // At a clean close, writes an index that is in memory behind `end`, the end of everything else.
-  // Returns the check of the written bytes, 0 if nothing was written.
+  // At a clean close, writes an index that is in memory to the file, from `end` on, where
+  // everything else ends. Returns the check of the written bytes; 0 if nothing was written.
   StatusOr<std::uint64_t> SaveIndex(std::uint64_t end) { return arena_->Save(file_, end, file_.super().secret); }
   StatusOr<bool> LoadIndex(std::uint64_t end, std::uint64_t check) { return arena_->Load(file_, end, file_.super().secret, check); }
 
@@ -59,8 +58,7 @@ class HeapIndex {
   std::vector<Extent> TakeIndexExtents();
   // Whether all extents in the table lie inside the file.
   bool IndexTableIsInside() const;
-  // Returns the XXH3 of the index extents and their table. There are none if the index is in
-  // memory.
+  // Returns the XXH3 of the index extents in the file and their table.
   // REQUIRES: the file is mapped (unchecked: only the type tells)
   std::uint64_t IndexCheck() const;
 

@@ -1,10 +1,10 @@
-// Definitions of hash/file/heap_salvage.h: the records that the index names, and those that stamps tell.
+// Definitions of hash/file/heap_salvage.h: the records that the index names, and the records found
+// by stamps.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -50,7 +50,7 @@ Status HeapSalvage<FileT>::TakeScanned(const typename Base::ScannedRecord& recor
     ++num_taken_;
     return take(record.key(), record.value(), is_stray);
   }
-  // It is long, and was hashed in pieces: read it into memory, and check what was read.
+  // The record is long, and was hashed in pieces: read it into memory, and check the bytes read.
   WindowBytes<Source> bytes(*this->extents_);
   const std::uint64_t offset = this->OffsetOf(record.handle), end = this->extents_->tail();
   HAKO_RETURN_IF_ERROR(bytes.Enter({0, end}));
@@ -63,8 +63,8 @@ Status HeapSalvage<FileT>::TakeScanned(const typename Base::ScannedRecord& recor
 }
 
 // Shows the records that the damaged index contradicts, unless the number of records proves the
-// index right. If a record of the same key was shown before, that one is kept. Returns false if
-// undecided.
+// index right. If a record of the same key was shown before, that one is kept. Returns false if the
+// number decides nothing.
 template <File FileT>
 template <class Take>
 StatusOr<bool> HeapSalvage<FileT>::TakeContradicted(Take& take) {
@@ -116,7 +116,7 @@ Status HeapSalvage<FileT>::TakeExtents(Take& take) {
   return absl::OkStatus();
 }
 
-// Reports, between the records that were kept, each head of a record of the state whose check
+// Reports each head of a record of the state that lies between the kept records and whose check
 // fails.
 template <File FileT>
 void HeapSalvage<FileT>::AddSuspects(const std::vector<std::uint64_t>& doubts, const std::vector<Extent>& kept, std::uint64_t end) {
@@ -134,7 +134,8 @@ void HeapSalvage<FileT>::AddSuspects(const std::vector<std::uint64_t>& doubts, c
   }
 }
 
-// Their keys are read now, so that no more of them are in memory than the report lists.
+// Reads the keys of the suspects only now, so that no more keys are in memory than the report
+// lists.
 template <File FileT>
 Status HeapSalvage<FileT>::ReportSuspects() {
   const std::uint64_t end = this->extents_->tail();
@@ -147,8 +148,8 @@ Status HeapSalvage<FileT>::ReportSuspects() {
   return absl::OkStatus();
 }
 
-// Whether the stamp is live, or belongs to an epoch after the state that the file can really have,
-// rather than to one that only seems later because epochs wrap.
+// Whether the stamp is live, or belongs to an epoch after the state that the file can have, and
+// does not only seem later because epochs wrap.
 template <File FileT>
 bool HeapSalvage<FileT>::IsRecent(format::Stamp stamp) const {
   const std::uint64_t last = this->extents_->last_epoch();

@@ -1,27 +1,28 @@
 // Reads the undamaged records of a damaged hash file, for a salvage.
 //
 // Which records belong to the state is known in one of three ways:
-//   1. The file was closed, and the index passes its check: the records that the index names, each
-//      read at its place. This needs neither stamps nor the headers of extents.
-//   2. Otherwise the records of the last synchronized state, by their stamps, as recovery finds them
-//      (format/stamp.h): by a scan of the extents. If some are missing, the space between the
-//      extents is scanned too, as a header may be damaged. There the stamp must be live or recent:
-//      an extent that was given back has no live record, but may have very old stamps of others.
-//   3. As 2, but of the state that a killed process has left in the page cache, if this is a mapped
-//      file of this boot. An update that the process was making may be missing. If there is no live
-//      state, way 2 is used, and the report says so.
+//   1. The file was closed, and the index passes its check: takes the records that the index names,
+//      each from its place. This needs neither stamps nor the headers of extents.
+//   2. Otherwise takes the records whose stamps belong to the last synchronized state
+//      (format/stamp.h), found by a scan of the extents as in a recovery. If some are missing, also
+//      scans the space between the extents, because a header may be damaged. There the stamp must
+//      be live or recent: a former extent has no live record, but may have dead records with very
+//      old stamps.
+//   3. As 2, but for the state that a killed process has left in the page cache, if this is a
+//      mapped file of this boot. An update that the process was making may be missing. If there is
+//      no live state, uses way 2, and reports this.
 //
 // Every record that is shown has passed the check that covers key, value and place, so its value is
 // one that it had in this file. A stamp has no check, so in the cases 2 and 3 damage may make a
-// dead record look live. In a closed file the rest of the damaged index contradicts most of these
-// (hash/file/salvaged_index.h). Since it is damaged, it may contradict live records, too, so the number
-// of records in the superblock decides:
+// dead record look live. In a closed file the rest of the damaged index contradicts most such
+// records (hash/file/salvaged_index.h). But a damaged index may contradict live records, too, so
+// the number of records in the superblock decides:
 //   more records look live than there were   the index is right: the contradicted ones are not shown,
 //                                            and are listed if other records are missing
 //   as many, and none looks damaged          the stamps are right: all are shown
 //   otherwise                                undecided: all are shown, and the contradicted ones are
 //                                            listed and noted
-// If the live record of the key exists too, the caller is shown both.
+// If the live record of the key exists, too, both are shown to the caller.
 //
 // Takes the memory of the index, and 12 bytes a record in case 1; otherwise 4 bytes for each
 // contradicted record, and some 40 for each bucket that was compared with it. Not thread-safe.
@@ -68,7 +69,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     source.ShowSuperBlock(found.block);
     HAKO_ASSIGN_OR_RETURN(auto extents, ExtentFile<Source>::Open(std::move(source), 0, 0));
     std::unique_ptr<HeapSalvage> self(new HeapSalvage(std::move(extents), report));
-    // A superblock of a closed file is only followed by one that names the same state.
+    // The superblock after that of a closed file names the same state.
     if (found.may_be_older && found.block.clean != 1)
       report->notes.emplace_back("one superblock is lost: it may have named a later synchronization than the other");
     if (live) self->UseLiveState(*live);
@@ -84,7 +85,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     return std::min(this->extents_->tail(), units * format::kExtentUnit);
   }
   std::uint64_t applied_index() const { return applied_index_; }
-  // The clock of that state (format::HashSuperBlock); 0: its records do not expire.
+  // The clock of the state (format::HashSuperBlock); 0 = its records do not expire.
   std::uint64_t clock() const { return clock_; }
   // Whether the updates of the log come after this state.
   bool NeedsLog() const { return !is_live_ && this->extents_->LogInFile().IsNeeded(); }
@@ -118,7 +119,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   // ---- the state of a killed process ----
 
   // Returns the live state, with its seals removed, if it counts. If it does not count but may have
-  // had later updates, the report says so.
+  // had later updates, reports that.
   static std::optional<format::LiveState> LiveStateOf(const Source& source, const format::HashSuperBlock& super, SalvageReport* report) {
     if (super.clean == 1) return std::nullopt;
     std::optional<FileIdentity> identity;
@@ -169,7 +170,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
       at += std::max(size, format::kExtentUnit);
     }
   }
-  // The space between the extents of records.
+  // Returns the spaces between the extents of records.
   std::vector<Extent> Between() const {
     std::vector<Extent> gaps;
     std::uint64_t begin = format::kFirstExtent;
@@ -192,7 +193,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
 
   // ---- one record ----
 
-  // The head of the record at `offset`, whatever its stamp says; false if it cannot be one.
+  // Reads the head of the record at `offset`, whatever its stamp. Returns false if the bytes cannot
+  // be a head.
   bool ReadHead(WindowBytes<Source>& bytes, std::uint64_t offset, std::uint64_t end, Head* head) const {
     if (offset >= end || end - offset < format::kShortHead) return false;
     const auto size = std::min<std::uint64_t>(format::kRecordHeadMax, end - offset);
@@ -206,7 +208,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     std::memcpy(bytes + Base::kStampAt, &any_valid, sizeof(any_valid));
     return this->DecodeWholeHead(bytes, size, offset, head);
   }
-  // The record behind an intact head, in `bytes` or in `room`; nullopt if it is damaged.
+  // Returns the record that follows an intact head, in `bytes` or in `room`; nullopt if it is
+  // damaged.
   std::optional<RecordView> ReadRecord(WindowBytes<Source>& bytes, std::uint64_t offset, const Head& head, std::string* room) const {
     const std::uint64_t size = head.lengths.key_size + head.lengths.value_size, at = offset + head.key_at();
     if (offset + head.size() > this->extents_->file().end()) return std::nullopt;  // checked before memory is taken
@@ -226,8 +229,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     return {bytes.Get(offset + head.key_at(), head.lengths.key_size), head.lengths.key_size};
   }
 
-  // The hash of the key of the record of the state there; nullopt if its head is damaged, or there is
-  // none.
+  // Returns the hash of the key of the state's record there; nullopt if its head is damaged, or
+  // there is no such record.
   std::optional<std::uint64_t> KeyHashAt(std::uint32_t handle) const {
     const std::uint64_t offset = this->OffsetOf(handle), end = this->extents_->tail();
     if (!this->IsPlace(offset)) return std::nullopt;

@@ -22,14 +22,14 @@ Status HeapFile<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit
   return absl::OkStatus();
 }
 
-// Continues behind the end of a record rather than the end of its block, because dead records may
+// Continues after the end of a record rather than the end of its block, because dead records may
 // follow there.
 //
-// A record that the durable state does not have may share its block with a newer record. Its check
-// still holds if the shared bytes are equal: for one byte, once in 256 times. So the last unit of
-// such a record is scanned too. Earlier units need not be: eight equal bytes are as rare as a false
-// match of the check. The stamp does not help: after a crash of the machine a free block may have
-// an earlier stamp.
+// A record that the durable state does not have may overlap a newer record. Its check still holds
+// if the shared bytes are equal; for one shared byte this happens once in 256 times. So the last
+// unit of such a record is scanned, too. Earlier units need not be scanned, because eight equal
+// bytes are as rare as a false match of the check. The stamp does not help: after a crash of the
+// machine a free block may have an earlier stamp.
 template <File FileT>
 template <typename HeapFile<FileT>::Trust kTrust, class Bytes, class Visit, class Doubt>
 Status HeapFile<FileT>::ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, Doubt&& doubt) const {
@@ -64,7 +64,7 @@ Status HeapFile<FileT>::ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, 
     const std::uint64_t last_unit = (head.size() - 1) & ~(unit - 1);
     const bool looks_at_last = last_unit != 0 && !head.stamp.BelongsTo(epochs().durable);
     if (looks_at_last) shared_until = at + head.size();
-    at += looks_at_last ? last_unit - unit : last_unit;  // and the loop adds a unit
+    at += looks_at_last ? last_unit - unit : last_unit;  // the loop then adds a unit
   }
   return bytes.status();
 }

@@ -74,7 +74,7 @@ Status HeapScrub<Index, Space>::ReadExtents(WriterState& writer, std::uint64_t b
     return absl::OkStatus();
   };
   found_.clear();
-  while (!extents_.empty() && extents_.back().offset >= position_) extents_.pop_back();  // of a call that failed
+  while (!extents_.empty() && extents_.back().offset >= position_) extents_.pop_back();  // left over from a failed call
   ExtentReader reader(heap_.extents(), position_, to, ReadsFrom::kDevice);
   while (position_ < to) {
     const auto window = reader.Next();
@@ -111,8 +111,8 @@ void HeapScrub<Index, Space>::LookUp(WriterState& writer, ScrubProgress* progres
   found_.clear();
 }
 
-// Handles a record that looked live while no entry named it. It may have been replaced or removed
-// between the two looks. Blocks that a killed process has left are found by the harvest.
+// Handles a record with a live stamp that no entry named. It may have been replaced or removed
+// between the two checks. Blocks that a killed process has left are found by the harvest.
 template <class Index, class Space>
 void HeapScrub<Index, Space>::CheckOrphan(WriterState& writer, const Record& record, ScrubProgress* progress) {
   if (!heap_.AcceptsWrites() || !heap_.harvest().IsOver()) return;
@@ -131,7 +131,7 @@ void HeapScrub<Index, Space>::CheckOrphan(WriterState& writer, const Record& rec
 // ---- by the entries ----
 
 // Checks the records that entries of some buckets name and that the scan has not added to the set.
-// A bucket that is split meanwhile keeps its entries or gives them to a later one.
+// A bucket that is split meanwhile keeps its entries or moves them to a later bucket.
 template <class Index, class Space>
 void HeapScrub<Index, Space>::CheckEntries(WriterState& writer, ScrubProgress* progress) {
   const std::uint64_t to = std::min(next_line_ + kLinesAtOnce, index_.num_lines());
@@ -164,7 +164,7 @@ template <class Index, class Space>
 auto HeapScrub<Index, Space>::Examine(std::uint64_t line, const ListedEntry& entry, ScrubProgress* progress) -> Finding {
   const auto checked = heap_.CheckRecord(entry.handle, ReadsFrom::kDevice, {reinterpret_cast<char*>(buffer_.get()), kLockedMax});
   progress->read_bytes += checked.read_bytes;
-  if (absl::IsResourceExhausted(checked.status)) ThrowNoMemory();  // no damage: the call is to be repeated
+  if (absl::IsResourceExhausted(checked.status)) ThrowNoMemory();  // not damage: the caller repeats the call
   if (!checked.status.ok()) {
     const Kind kind = absl::IsDataLoss(checked.status) ? Kind::kRecord : Kind::kUnreadable;
     return {checked.status, kind, checked.size};
@@ -206,8 +206,8 @@ auto HeapScrub<Index, Space>::ExamineLong(std::uint64_t line, const ListedEntry&
 
 // ---- headers of extents ----
 
-// Handles an undamaged record whose extent the scan has not found: the extent is new, or its header
-// is damaged. Then a recovery after a crash would not find its records.
+// Handles an undamaged record whose extent the scan has not found. The extent is new, or its header
+// is damaged, so that a recovery after a crash would not find its records.
 template <class Index, class Space>
 void HeapScrub<Index, Space>::CheckHeader(std::uint64_t line, std::uint32_t handle, ScrubProgress* progress) {
   static constexpr int kTries = 3;  // extents come and go while they are searched
@@ -239,7 +239,7 @@ std::optional<Extent> HeapScrub<Index, Space>::FindExtent(std::uint64_t from, st
   return std::nullopt;
 }
 
-// The size of the extent of records that begins there, 0 = none.
+// Returns the size of the extent of records that begins there; 0 if there is none.
 template <class Index, class Space>
 std::uint64_t HeapScrub<Index, Space>::HeaderAt(std::uint64_t offset, bool on_device, ScrubProgress* progress) const {
   const auto& file = heap_.extents();

@@ -1,16 +1,16 @@
-// Checks the file of an open HashDBM a part at a time, as its device has it: every record that an
-// entry names, the headers of its extents, and, on a mapped file, that every live record has an
-// entry.
+// Checks the file of an open HashDBM on its device, a part at a time: every record that an entry
+// names, the headers of its extents, and, on a mapped file, that every live record has an entry.
 //
 // A pass goes through the file in segments. The extents of a segment are read by long reads, in the
 // order of the file; each record that passes its check, and that an entry names, is noted in a set
-// of bits. Then all entries of the index are compared with the set: a record of the segment that is
-// not noted is read at its place. It may have been written since the extents were read, or its
-// extent was not found; otherwise it is damaged.
+// of bits. Then all entries of the index are compared with the set, and each record of the segment
+// that is not in the set is read at its place. It may have been written after the extents were
+// read, or its extent was not found; otherwise it is damaged.
 //
-// Beside writers a record is taken for damaged only if it fails its check while its bucket is
-// locked, or, above kLockedMax, three times while the same entry names it: blocks that an entry
-// names do not change. A record that exists from the beginning of a pass to its end is checked.
+// Writers may run at the same time. So a record counts as damaged only if it fails its check while
+// its bucket is locked, or, above kLockedMax, three times while the same entry names it. Blocks
+// that an entry names do not change. A record that exists from the beginning of a pass to its end
+// is checked.
 //
 // Memory: one bit for each place of a record in kSegmentBytes, the extents of the segment, and
 // buffers of 4 MiB during a call. Not thread-safe.
@@ -20,8 +20,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,7 +51,7 @@ class HeapScrub {
   // Whether the next Run begins a pass.
   bool IsAtBegin() const { return phase_ == Phase::kBegin; }
   // Checks the next part: see ScrubOptions::max_bytes. Only a lack of memory is an error. Then
-  // repeat the call, which also reports what the failed call has found.
+  // repeat the call, which also reports the findings of the failed call.
   Status Run(WriterState& writer, std::uint64_t max_bytes, ScrubProgress* progress);
 
  private:
@@ -74,7 +72,7 @@ class HeapScrub {
   void CheckEntries(WriterState& writer, ScrubProgress* progress);
   bool IsSuspect(std::uint32_t handle) const;
   void CheckSuspect(WriterState& writer, std::uint64_t line, const ListedEntry& entry, ScrubProgress* progress);
-  // OK if the record there is the entry's, and undamaged.
+  // The result of a check of a record: OK if it is the record of the entry and undamaged.
   struct Finding {
     Status status;
     Kind kind = Kind::kRecord;

@@ -1,12 +1,13 @@
-// An index in memory: that of a file that is not mapped, or that had no room for it. If the
-// file is not mapped, a clean close saves the index behind everything else in the file, so that the
-// next Open reads it instead of all records.
+// An index in memory, for a file that is not mapped, or that has no room for the index. If the file
+// is not mapped, a clean close saves the index after everything else in the file, so that the next
+// Open reads it instead of all records.
 //
 // The image: 8-byte numbers: the number of extents, then {bytes, 1 if of overflow buckets} for
-// each; zeros up to a multiple of 4 KiB; then the extents' bytes. Extents are allocated one behind
-// the other, so they get the same offsets again.
+// each; zeros up to a multiple of 4 KiB; then the extents' bytes. Extents are allocated in the same
+// order again, so they get the same offsets.
 //
-// Thread-safe for Allocate and extents; the rest requires that no other thread uses the arena.
+// Allocate and extents are thread-safe. The other functions require that no other thread uses the
+// arena.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,6 @@
 #include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
-#include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/file/extent_file.h"
 #include "hako/hash/lock_order.h"
@@ -49,7 +49,7 @@ class IndexArena {
     return offset;
   }
 
-  // Writes the image behind `end`, and resizes the file to end with it. Returns the check for Load,
+  // Writes the image after `end`, and resizes the file to end with it. Returns the check for Load,
   // or 0 if there is no room.
   template <File FileT>
   StatusOr<std::uint64_t> Save(ExtentFile<FileT>& file, std::uint64_t end, std::uint64_t secret) const {
@@ -78,8 +78,8 @@ class IndexArena {
     return check | 1;
   }
 
-  // Reads what Save wrote; false if it is incomplete or does not match `check`. REQUIRES: nothing
-  // was allocated
+  // Reads the image that Save wrote. Returns false if it is incomplete or does not match `check`.
+  // REQUIRES: nothing was allocated
   template <File FileT>
   StatusOr<bool> Load(ExtentFile<FileT>& file, std::uint64_t end, std::uint64_t secret, std::uint64_t check) {
     HAKO_DCHECK(extents_.empty());

@@ -1,4 +1,4 @@
-// Finds the free space between the kept blocks of a heap extent; the caller names these in
+// Finds the free space between the kept blocks of a heap extent, which the caller names in
 // ascending order.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace hako::hash {
 
-// `free(offset, bytes, certain)` gets each free range; `certain` if Doubt was not called since the
-// last kept block.
+// `free(offset, bytes, certain)` receives each free range. `certain` is true if Doubt was not
+// called since the last kept block.
 template <class Free>
 class KeptBlocks {
  public:
@@ -27,7 +27,7 @@ class KeptBlocks {
     FreeUntil(offset);
     next_ = std::clamp(offset + bytes, next_, end_);
   }
-  // The caller found bytes here that are neither zero nor a record.
+  // Call this after finding bytes that are neither zero nor a record.
   void Doubt() { certain_ = false; }
   void Leave() {
     FreeUntil(end_);

@@ -24,9 +24,9 @@ inline bool IsOf(const format::LiveState& live, const FileIdentity& identity) {
 inline std::uint64_t CheckOf(const FileIdentity& identity) {
   return Hash64(&identity.boot_id, sizeof(identity.boot_id), MixBits(identity.device) ^ identity.inode) | 1;
 }
-// Whether the file may lack updates of a killed process of this boot that had it mapped. That is so
+// Whether the file may lack updates of a killed process of this boot that had it mapped. This is so
 // if the file is a copy, or was unmounted since, or if the Open that found the updates could not
-// sync it. A log would have them.
+// sync it, unless a log has them.
 inline bool IsUnproven(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity) {
   const bool has_log = super.log_id != decltype(super.log_id){} && (super.log_sequence & format::kLogEnded) == 0;
   const bool is_elsewhere = super.map_identity != CheckOf(identity), is_doubtful = live.in_use == 1 && live.poisoned == format::kDoubtful;
@@ -41,7 +41,7 @@ inline Status UnprovenError() {
       "returns to the last synchronized state");
 }
 
-// The field of a live state in use that is damaged, nullptr if there is none.
+// Returns the name of a damaged field of a live state in use; nullptr if there is none.
 inline const char* DamagedFieldInUse(const format::LiveState& live, const format::HashSuperBlock& super, std::uint64_t size) {
   const std::uint64_t tail = format::UnsealLive(live.tail),
                       tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
@@ -53,8 +53,9 @@ inline const char* DamagedFieldInUse(const format::LiveState& live, const format
   if (super.clock != 0 && !format::IsSealedClock(live.clock)) return "clock";
   return live.clearing != 0 && live.clearing != format::kClearing ? "clearing" : nullptr;
 }
-// The field of the live state that is damaged, nullptr if there is none. Only known if the process
-// that mapped the file last did so in this boot: otherwise the device may have any of its states.
+// Returns the name of a damaged field of the live state; nullptr if there is none. Damage is known
+// only if the last process that mapped the file did so in this boot. Otherwise the device may have
+// any of the earlier live states.
 // REQUIRES: the file was not closed
 inline const char* DamagedField(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity,
                                 std::uint64_t size) {
@@ -82,8 +83,8 @@ inline Status CheckLiveState(const format::LiveState& live, const format::HashSu
   const char* const field = DamagedField(live, super, identity, size);
   return field == nullptr ? absl::OkStatus() : LiveStateError(field);
 }
-// Whether a live state that is not proved counts once it is accepted. If not, the last synchronized
-// state has everything. Returns DataLoss if the live state is damaged.
+// Whether an unproven live state counts once it is accepted. If not, the last synchronized state
+// has everything. Returns DataLoss if the live state is damaged.
 inline StatusOr<bool> MayAccept(const format::LiveState& live, const format::HashSuperBlock& super, std::uint64_t size) {
   const bool is_withdrawn = live.published == format::kWithdrawn && live.in_use <= 1;
   const bool is_new = live.published == 0 && live.in_use == 0;  // nothing is stored yet

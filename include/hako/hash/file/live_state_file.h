@@ -1,5 +1,6 @@
 // The live state of a hash file (format::LiveState), with the table of index extents and the intent
-// words: in place if the file is mapped, so that they survive the process if the kernel maps it.
+// words. If the file is mapped, all are in the map, so that they survive the process if the kernel
+// backs the map.
 //
 // Threads: any.
 #pragma once
@@ -23,18 +24,17 @@ class LiveStateFile : public FileBytes<FileT> {
  public:
   using FileBytes<FileT>::kMapped;
 
-  // Stores or loads a field of the live state, which survives the process only if the kernel maps
-  // the file.
+  // Store and load a field of the live state.
   void StoreLive(std::uint64_t format::LiveState::*field, std::uint64_t value) {
     std::atomic_ref(live_->*field).store(value, std::memory_order_release);
   }
   std::uint64_t LoadLive(std::uint64_t format::LiveState::*field) const {
     return std::atomic_ref(live_->*field).load(std::memory_order_acquire);
   }
-  // As above, for a sealed field; a value that fails its check is loaded as all bits set.
+  // As above, for a sealed field. Loads a value that fails its check as all bits set.
   void StoreSealed(std::uint64_t format::LiveState::*field, std::uint64_t value) { StoreLive(field, format::SealLive(value)); }
   std::uint64_t LoadSealed(std::uint64_t format::LiveState::*field) const { return format::UnsealLive(LoadLive(field)); }
-  // Makes the clock at least this one. Several threads may.
+  // Makes the clock at least this one. Thread-safe.
   void RaiseLiveClock(std::uint64_t clock) {
     const std::atomic_ref word(live_->clock);
     std::uint64_t before = word.load(std::memory_order_relaxed);
@@ -49,7 +49,7 @@ class LiveStateFile : public FileBytes<FileT> {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(base_ + format::kIntentsOffset + i * format::kIntentDistance));
   }
 
-  // Withdraws the live state, and sets the fields that are used before it is published to those of
+  // Withdraws the live state, and sets its fields that are used before it is published to those of
   // a synchronized state with this applied index.
   void ResetLiveState(std::uint64_t applied_index) {
     WithdrawLiveState();
@@ -70,7 +70,7 @@ class LiveStateFile : public FileBytes<FileT> {
     StoreLive(&format::LiveState::published, format::kPublished);
   }
 
-  // Records that the live state belongs to this file in this boot.
+  // Stores the identity of this file and boot in the live state.
   void NameLiveState() {
     if constexpr (KernelBackedFile<FileT>) {
       const FileIdentity identity = this->file_.Identity();
@@ -91,7 +91,8 @@ class LiveStateFile : public FileBytes<FileT> {
 
   explicit LiveStateFile(FileT file) : FileBytes<FileT>(std::move(file)) {}
 
-  // The live state and the table of index extents are used in place if the file is mapped.
+  // Sets the pointers to the live state and the table of index extents: into the map if the file is
+  // mapped.
   void AttachLiveState() {
     if constexpr (kMapped) {
       live_ = reinterpret_cast<format::LiveState*>(base_ + format::kLiveStateOffset);

@@ -112,7 +112,7 @@ class MappedRecords : public HeapFile<FileT> {
   }
   void EndIntent(unsigned word) {
     extents_->IntentWord(word).store(0, std::memory_order_release);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // later stores reuse the blocks that the intent named
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // later stores may reuse the blocks that the intent named
   }
   // The entries of a published intent.
   StatusOr<std::vector<format::IntentEntry>> LoadIntent(std::uint64_t handle) const;
@@ -120,7 +120,7 @@ class MappedRecords : public HeapFile<FileT> {
   // Whether an entry may name a record with this stamp. Entries name live records only, but a
   // damaged entry may name an old version.
   HAKO_INLINE static bool MayBeNamed(format::Stamp stamp) { return stamp.IsLive(); }
-  // Whether an entry names it.
+  // Whether an entry names a record with this stamp.
   static bool IsNamed(format::Stamp stamp) { return stamp.IsLive(); }
 
  protected:
@@ -149,7 +149,7 @@ class MappedRecords : public HeapFile<FileT> {
     *head = HeadOf(offset);
     return IsInside(offset, *head) ? Match::kYes : Match::kDamaged;
   }
-  // Copies a short record; nullopt if it is none.
+  // Copies a short record. Returns nullopt if the record is not short.
   template <class B>
   HAKO_INLINE std::optional<Match> CopyShort(std::uint32_t handle, B& buffer, RecordCopy* copy) const;
   Value ValueOf(std::uint32_t, const std::string&, const Head& head, const char* bytes) const { return head.In(bytes).value; }
@@ -162,9 +162,10 @@ class MappedRecords : public HeapFile<FileT> {
   // Writes a record into a block that no entry names yet.
   Status Put(OwnedScratch&, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key,
              std::string_view value);
-  // The same for a short record.
+  // As Put, for a short record.
   HAKO_INLINE void PutShort(std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
-  // Makes a record live that was written before it is published. Here Commit does that.
+  // Makes a record that was written before it is published live. Does nothing here, because Commit
+  // does that.
   static Status EndPut(std::uint32_t) { return absl::OkStatus(); }
 
   // Returns where in the rest of a chunk a block is placed, and the alignment of larger blocks.
@@ -189,7 +190,7 @@ class MappedRecords : public HeapFile<FileT> {
     *word = sync::LoadSharedWord(base_ + offset);
     return ((*word ^ (kShortLiveWord | key_size << 48)) & kMask) == 0;
   }
-  // The same for any key size.
+  // As above, for any key size.
   HAKO_INLINE bool LoadShortHead(std::uint64_t offset, std::uint64_t* word) const {
     if (offset + format::kShortRecordMax > extents_->tail()) [[unlikely]]
       return false;

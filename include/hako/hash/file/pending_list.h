@@ -1,7 +1,7 @@
 // The list of pending Sets (hash/file/pending_sets.h): their keys, hashes and records.
 //
-// Threads: IsEmpty and MayHold from any, and their results may be outdated. The rest requires the
-// mutex that PendingSets holds.
+// Any thread may call IsEmpty and MayHold, whose results may be outdated. The other functions
+// require the mutex that PendingSets holds.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class PendingList {
 
   bool IsEmpty() const { return count_.load(std::memory_order_acquire) == 0; }
   // Whether one of the keys may have this hash. Keys move only towards the front, and the search
-  // runs from the end, so it does not miss a key that is in the list throughout.
+  // runs from the end, so it finds every key that stays in the list.
   bool MayHold(std::uint64_t hash) const {
     for (std::size_t i = count_.load(std::memory_order_seq_cst); i-- > 0;) {
       if (hashes_[i].load(std::memory_order_acquire) == hash) return true;

@@ -1,10 +1,10 @@
 // Sets of keys that may exist already, on a file with direct I/O: their records are written, but
 // not yet inserted into the index.
 //
-// To insert such a record, the one that it replaces must be read, or that of another key with the
-// same tag. That read is the largest cost of a Set. So these Sets wait for each other, and the
-// reads that they need are made together (the idea of group commit, for reads). An operation on one
-// of their keys, or on the whole database, flushes them first, so that it sees them.
+// To insert such a record, the record that it replaces, or one of another key with the same tag,
+// must be read. That read is the largest cost of a Set. So pending Sets are collected, and their
+// reads are made together, like a group commit. An operation on one of their keys, or on the whole
+// database, flushes them first, so that it sees them.
 //
 // Invariants
 //   1. A pending record was written in the current epoch. No epoch ends and no extent is emptied
@@ -12,15 +12,15 @@
 //   2. The keys differ: a second Set of a key replaces the first.
 //   3. A Set whose key another thread holds (sync/write_gate.h) does not become pending. The Set
 //      checks this again once its key is in the list, and a thread that holds several keys checks
-//      the list once it holds them, so one of the two sees the other. A Set that came before the
-//      visitor has decided on its key stays pending until the key is released. A thread that needs
-//      the Set flushed waits without the mutex.
+//      the list once it holds them, so one of the two sees the other. If the Set came first, it
+//      stays pending until the key is released, and a thread that needs it flushed waits without
+//      the mutex.
 //   4. A Set stays pending if the record that it may replace cannot be read; an operation that
-//      would have to see it gets the error.
+//      depends on the Set gets the error.
 //   5. A ProcessMulti calls its visitor only after it has found, with the buckets of all its keys
 //      locked, that no key is pending. Otherwise it could see one Set and miss an earlier one. If a
-//      key becomes pending before the keys are held, their buckets stay locked instead: no thread
-//      that saw the Set may see a value that the ProcessMulti replaces.
+//      key becomes pending before the keys are held, their buckets stay locked instead, so that no
+//      thread sees the Set and later a value that the ProcessMulti replaces.
 //   6. The mutex is locked before the gate is passed and before any bucket's lock, so its holder
 //      may flush, and stop the writers.
 //
@@ -29,7 +29,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "hako/base/assert.h"
@@ -62,19 +61,20 @@ class PendingSets {
     return key.size() <= PendingList::kKeyMax && !space_.gate().IsHeld(hash) && (list_.MayHold(hash) || index_.MayHold(hash));
   }
 
-  // Makes a Set pending. A thread that finds the list full flushes it first, so that an error never
-  // belongs to its own Set. Starts again if another thread holds the key once it is in the list.
+  // Makes a Set pending. A thread that finds the list full flushes it first, so that an error of
+  // the flush never concerns its own Set. Starts over if another thread holds the key when the key
+  // is in the list.
   // REQUIRES: ShouldWait was true
   Status Set(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value);
 
-  // These flush all pending Sets: always, or only if one of them may have this hash. On error some
+  // Flush all pending Sets; the second form only if one of them may have this hash. On error some
   // stay pending.
   HAKO_INLINE Status Flush() { return list_.IsEmpty() ? absl::OkStatus() : FlushSlowly({}); }
   HAKO_INLINE Status Flush(std::uint64_t hash) { return list_.MayHold(hash) ? FlushSlowly(hash) : absl::OkStatus(); }
 
-  // Runs index.ProcessMulti at a moment when no Set of its keys is pending. A Set may become
-  // pending before the buckets are locked, and a later one may be inserted at once, so the list is
-  // checked under the locks.
+  // Runs index.ProcessMulti at a moment when no Set of its keys is pending. Checks the list under
+  // the locks, because before them a Set may become pending and a later Set of its key may be
+  // inserted at once.
   Status ProcessMulti(WriterState& writer, const Batch<ActionT>& batch) {
     const auto is_pending = [this](std::uint64_t hash) { return list_.MayHold(hash); };
     for (;;) {
@@ -84,7 +84,7 @@ class PendingSets {
     }
   }
 
-  // Calls body() while no Set is pending, nor can become pending.
+  // Calls body() while no Set is pending or can become pending.
   template <class Body>
   Status RunFlushed(Body&& body) {
     sync::MutexLock lock(mutex_);
@@ -118,7 +118,7 @@ Status PendingSets<Space, ActionT>::Set(WriterState& writer, std::uint64_t hash,
   for (;; space_.gate().WaitUntilReleased(hash)) {
     sync::MutexLock lock(mutex_);
     if (!space_.AcceptsWrites()) return space_.Refusal();
-    static_assert(kMax > sync::WriteGate::kHoldsMax);  // so that not all pending Sets can wait for held keys
+    static_assert(kMax > sync::WriteGate::kHoldsMax);  // so that at least one pending Set does not wait for a held key
     while (list_.IsFull()) {
       if (Status flushed = FlushLocked(&writer); !flushed.ok() && list_.IsFull()) return flushed;
     }

@@ -1,14 +1,14 @@
 // Reading and writing the records of a file that is not mapped, with ReadAt and WriteAt. The index
 // is in memory (hash/file/mapped_records.h has the same interface for mapped files).
 //
-// A record's size is not known before it is read, so SizeGuess chooses the length of the first read
-// and a longer record takes a second one.
+// The size of a record is not known before it is read, so SizeGuess chooses the length of the first
+// read. A longer record takes a second read.
 //
 // Invariants
 //   1. Bytes that were read stay in the thread's buffer, or in the Ahead that read them, until the
 //      thread reads another record.
-//   2. A record is live once it is written: writes of a killed process do not count. Only a record
-//      that is written before it is published is unborn until EndPut.
+//   2. A record is written with a live stamp, because the writes of a killed process do not count
+//      anyway. Only a record of WriteAhead is unborn until EndPut.
 //   3. When a record is written, at most kPiece bytes of it are in memory in addition to the
 //      caller's.
 //   4. A writer reports each move of an entry to the tracker before anything reveals the move
@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -83,7 +82,7 @@ class PositionalRecords : public HeapFile<FileT> {
   // Records that needed a second read because the first was too short.
   std::uint64_t second_reads() const { return second_reads_.load(std::memory_order_relaxed); }
 
-  // Memory can be prefetched, a device cannot.
+  // Does nothing: only memory can be prefetched.
   static void Prefetch(std::uint32_t) {}
   static void PrefetchRest(std::uint32_t) {}
 
@@ -97,7 +96,7 @@ class PositionalRecords : public HeapFile<FileT> {
   Status DamageAt(std::uint32_t handle) const;
   void Commit(std::uint32_t) {}
 
-  // The fast paths for short records need them in memory.
+  // Does nothing: the fast paths need short records in memory.
   template <class S>
   static bool TryFetchShort(std::uint32_t, std::uint64_t, std::string_view, S&) {
     return false;
@@ -107,7 +106,7 @@ class PositionalRecords : public HeapFile<FileT> {
 
   // Whether an entry may name a record with this stamp.
   HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const { return stamp.IsLive() || KeepsStamps(); }
-  // Whether an entry names it.
+  // Whether an entry names a record with this stamp.
   bool IsNamed(format::Stamp stamp) const { return KeepsStamps() ? stamp.BelongsTo(extents_->super().epoch) : stamp.IsLive(); }
   void StoreStamp(std::uint32_t handle, format::Stamp stamp) {
     const std::uint16_t bits = stamp.bits();
@@ -152,11 +151,11 @@ class PositionalRecords : public HeapFile<FileT> {
   }
   // Writes a record into a block that no entry names yet. Direct I/O writes the whole block, so that
   // nothing has to be read first. The check of a StoredValue is known only after the value was
-  // read, so then the head is written again.
+  // read, so the head is then written again.
   template <class V>
   Status Put(OwnedScratch& buffer, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key, V&& value);
   static void PutShort(std::uint32_t, std::uint64_t, std::string_view, std::string_view) {}
-  // Makes a record live that was written before it is published.
+  // Makes a record that was written before it is published live.
   Status EndPut(std::uint32_t handle) {
     StoreStamp(handle, stamps().live);
     return this->Health();
@@ -176,10 +175,10 @@ class PositionalRecords : public HeapFile<FileT> {
   static constexpr std::uint64_t kPiece = 1 << 20;    // bytes written at once
   static constexpr std::uint64_t kDevicePage = 4096;  // what most devices read at once
 
-  // Whether stamps stay as a crash has left them.
+  // Whether stamps stay as a crash has left them, because the file is read-only.
   HAKO_INLINE bool KeepsStamps() const { return !extents_->file().IsWritable(); }
-  // How many bytes to read of a record of unknown size. Too many cost little; too few cost a second
-  // access.
+  // Returns how many bytes to read of a record of unknown size. Too many cost little; too few cost
+  // a second access.
   std::uint64_t FirstRead(std::uint64_t offset) const {
     const std::uint64_t end = offset + (min_read_size_ != 0 ? min_read_size_ : guess_.Get());
     return std::min((end + block_ - 1) & ~(block_ - 1), extents_->tail()) - offset;

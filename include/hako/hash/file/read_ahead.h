@@ -1,8 +1,8 @@
 // Records of a file that is not mapped, read together before they are used one by one.
 //
-// The bytes of each record are returned once, and are valid as long as the object. They were read
-// by Read, so the caller either tolerates older bytes or holds a lock that keeps the record from
-// changing. An object serves the reads of the thread that made it. They find the object by a
+// Take returns the bytes of each record once; they stay valid as long as the object. They are as of
+// the call of Read, so the caller either tolerates older bytes or holds a lock that keeps the
+// record from changing. An object serves the reads of the thread that made it, which find it by a
 // thread-local pointer.
 #pragma once
 
@@ -53,7 +53,7 @@ class ReadAhead {
     if (count_ != 0 && !file.ReadMulti(std::span<const ReadRequest>(reads_).first(count_)).ok()) count_ = 0;
   }
 
-  // The first bytes of a record of that file; none if they were not read ahead.
+  // Returns the first bytes of a record of that file; none if they were not read ahead.
   static std::span<const std::byte> Take(const void* file, std::uint32_t handle) {
     if (current_ == nullptr || current_->file_ != file) return {};
     const std::size_t i = current_->Find(handle);

@@ -1,11 +1,11 @@
-// Asks for a synchronization once large blocks that wait for the end of the epoch take much of the
-// file, and slows down writers of long values meanwhile.
+// Requests a synchronization once large blocks that wait for the end of the epoch take much of the
+// file, and slows down writers of long values until it is done.
 //
 // Small blocks do not count: after a synchronization the first store to each page takes
 // microseconds, which is little for a large record but ten times the update of a small one.
 //
-// The arguments `live_bytes` are functions that return the number of bytes of the file that are in
-// use and do not wait.
+// The arguments `live_bytes` are functions. They return the number of bytes of the file that are in
+// use, without the waiting ones.
 //
 // Thread-safe, except Start, which is called first.
 #pragma once
@@ -51,14 +51,14 @@ class Reclaimer {
   // Bytes that wait, of this epoch and of the one that is becoming durable.
   std::uint64_t waiting_bytes() const { return waiting_.load(std::memory_order_relaxed) + closing_.load(std::memory_order_relaxed); }
 
-  // The epoch ends: its blocks wait until it is durable.
+  // Call when the epoch ends: its blocks wait until the epoch is durable.
   // REQUIRES: writers kept out (checked in RecordHeap::CloseEpoch)
   void CloseEpoch() { closing_.store(waiting_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed); }
   void EndClosed() { closing_.store(0, std::memory_order_relaxed); }
 
-  // Long values are written faster than a device syncs. While twice as many bytes wait as cause a
-  // synchronization, each Set of a long value waits up to kPauses ms for it, so that the file does
-  // not grow by everything that is written meanwhile.
+  // Slows down Sets of long values, which can be written faster than a device syncs. While the
+  // waiting bytes are more than twice as many as request a synchronization, each such Set waits up
+  // to kPauses ms for it, so that the file does not grow by all bytes written meanwhile.
   template <class LiveBytes>
   void Pace(LiveBytes&& live_bytes) const {
     if (!is_asking_.load(std::memory_order_acquire) || waiting_bytes() < 2 * least_) [[likely]]

@@ -54,8 +54,8 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(WriterState& writer, unsigned size_
   }
 }
 
-// If the file cannot grow: cuts the block from a free block of any small size, whose rest stays
-// free.
+// Call if the file cannot grow. Cuts the block from a free block of any small size, whose rest
+// stays free.
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::CutSmall(WriterState& writer, unsigned size_class) {
   Run block = pool_->TakeSmallBlock(FreeBlockPool::kFree, size_class);
@@ -84,7 +84,7 @@ void RecordHeap<FileT>::EndEvacuation(WriterState& writer, const std::vector<Ext
   if (!emptied) {
     for (const Run run : held) {
       StoreStamp(HandleOf(run.begin), stamps().free);  // it may be stamped as retired
-      FreeGap(writer, run.begin, run.bytes());         // rather than FreeRun: small pieces go to the lists
+      FreeGap(writer, run.begin, run.bytes());         // not FreeRun, because small pieces belong in the lists
     }
     return;
   }

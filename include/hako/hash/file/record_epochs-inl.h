@@ -31,7 +31,7 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
   if (status.ok()) {
     status = extents_->Commit([&](format::HashSuperBlock& super) {
       super.epoch = closed.epoch;
-      super.last_epoch = closed.epoch + 2;  // the next one may be closed before it is durable
+      super.last_epoch = closed.epoch + 2;  // the next epoch may be closed before this one is durable
       super.tail = closed.tail;
       NameLog(super, log().id(), closed.log_end);
       super.num_records = num_records;
@@ -168,8 +168,8 @@ Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
   return absl::OkStatus();
 }
 
-// Replaces the blocks' stamps as usual, before epochs wrap, but keeps the blocks until the pin
-// ends.
+// Replaces the stamps of the blocks before epochs wrap, as without a pin, but keeps the blocks
+// until the pin ends.
 template <File FileT>
 void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
   std::vector<std::uint32_t>& waiting = pinned_->waiting[size_class];

@@ -238,7 +238,7 @@ HAKO_INLINE void RecordHeap<FileT>::FreeStamped(WriterState& writer, std::uint32
     heap_extents_.ReturnIfFree(run);
 }
 
-// An intent's block is unborn: the harvest finds it.
+// The block of an intent need not be freed here: it is unborn, so the harvest finds it.
 template <File FileT>
 template <class Complete>
 Status RecordHeap<FileT>::CompleteIntents(Complete&& complete) {

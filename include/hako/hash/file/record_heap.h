@@ -9,17 +9,18 @@
 //   1. The sync rule: a block of the last synced state is neither written (except its stamp) nor
 //      handed out before the next synchronization is durable. Until then it waits.
 //   2. A block born in the current epoch is free as soon as it is retired.
-//   3. The stamp of a retired block is replaced long before epochs wrap, when it would mean a later
-//      epoch. In a mapped file: at the next synchronization, at the next Open, or, after a process
-//      kill, by the harvest, which each synchronization advances. In any other file a stamp costs
-//      an access to the device, and most small blocks are soon written again. So there a small
-//      block is stamped within 256 synchronizations, and only if it is still free.
+//   3. The stamp of a retired block is replaced long before epochs wrap, when the stamp would mean
+//      a later epoch. In a mapped file this is done at the next synchronization, at the next Open,
+//      or, after a process kill, by the harvest, which each synchronization advances. In any other
+//      file a stamp costs an access to the device, and most small blocks are soon written again. So
+//      a small block there is stamped within 256 synchronizations, and only if it is still free.
 //   4. While a state is pinned (hash/free/pinned_state.h), none of its blocks is written, except its
 //      stamp, or handed out.
 //
-// Its parts hold what they need of it: FreeBlockPool has the free space, HeapExtents the file's growth,
-// Victims the space that an evacuation holds back, HeapHarvest what a killed process left, StampSweep the old
-// stamps, Reclaimer the large blocks that wait; FreeSpaceNote stores the free space at a clean close.
+// Its parts: FreeBlockPool has the free space, HeapExtents makes the file grow, Victims has the
+// space that an evacuation holds back, HeapHarvest finds the free space that a killed process left,
+// StampSweep replaces old stamps, Reclaimer counts large blocks that wait, and FreeSpaceNote stores
+// the free space at a clean close.
 //
 // Thread-safe for the engine's calls. Writers are kept out while an epoch is closed.
 #pragma once
@@ -68,7 +69,7 @@
 
 namespace hako::hash {
 
-// How the records of a file are read and written.
+// The class that reads and writes the records of a file of type FileT.
 template <class FileT>
 struct RecordsOf : std::type_identity<PositionalRecords<FileT>> {};
 template <MappedFile FileT>
@@ -103,7 +104,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
     std::uint32_t freed = 0;  // a large block that ReleaseFreed makes free
     unsigned freed_class = 0;
     Run ahead;              // the block of a WriteAhead in progress
-    std::uint64_t lsn = 0;  // behind its last update in the log
+    std::uint64_t lsn = 0;  // after its last update in the log
     log::AheadRun logged_ahead;
     Status error;  // of a call that has no other way to return one
   };
@@ -132,15 +133,15 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
     return this->EndPut(handle);
   }
   bool Overwrite(std::uint32_t, const format::Lengths&, std::string_view, std::string_view) { return false; }
-  // Makes a block live that an entry names or will name, regardless of the stamp that a dead
-  // process has left.
+  // Makes the block live, whatever stamp a dead process has left. An entry names the block, or will
+  // name it.
   void Revive(std::uint32_t handle);
   void Revive(std::uint32_t handle, format::Stamp stamp) {
     if (!stamp.IsLive()) StoreStamp(handle, format::Revive(stamp, {epochs().durable, first_epoch_}));
   }
-  // A small block that becomes free stays with the thread. A large block is shared at once, but
-  // only when no entry names it any more: if the process is killed before that, the record is live
-  // again. So the engine calls ReleaseFreed after it has changed the entry.
+  // Retires a record. A small block that becomes free stays with the thread. A large block is
+  // shared, but only once no entry names it: if the process is killed before that, the record is
+  // live again. So the engine calls ReleaseFreed after it has changed the entry.
   void Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths);
   HAKO_INLINE void ReleaseFreed(WriterState& writer) {
     if (writer.freed != 0) [[unlikely]]
@@ -156,8 +157,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
     if (LoadStamp(handle).state() != format::BlockState::kFree) return Wait(writer, handle, lengths.key_size, lengths.value_size);
     FreeStamped(writer, handle, ClassOf(lengths.key_size, lengths.value_size));
   }
-  // An index of the application that changes together with records; 0 = none. It is part of the
-  // state of an epoch.
+  // The applied index (dbm/write_batch.h), which changes together with records; 0 = none. It is
+  // part of the state of an epoch.
   void StoreAppliedIndex(std::uint64_t index) { extents_->StoreLive(&format::LiveState::applied_index, index); }
   std::uint64_t AppliedIndex() const { return extents_->LoadLive(&format::LiveState::applied_index); }
 
@@ -176,7 +177,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
     log::Position log_end;          // the log up to here has all updates of the epoch
     FreeBlockPool::Chains waiting;  // free once the epoch is durable, by size class
     std::uint32_t unstamped;        // a chain of free blocks, see ReleaseUnstamped
-    bool has_all_retired;           // `waiting` has every block that was retired up to its end
+    bool has_all_retired;           // whether `waiting` has every block that was retired up to the end of the epoch
     std::uint64_t applied_index;
   };
   template <class ForEachWriter>
@@ -216,18 +217,18 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // ---- for recovery ----
   // Stamps a dead record as free, so that no later recovery restores it.
   void Bury(std::uint32_t handle) { StoreStamp(handle, stamps().free); }
-  // Retires a record in place of the process that was killed, if that process has left it live.
+  // Retires a record on behalf of a killed process, if that process has left it live.
   void RetireLate(std::uint32_t handle) {
     if (IsPlace(OffsetOf(handle))) StoreStamp(handle, format::RetireLate(LoadStamp(handle), {epochs().durable, first_epoch_ - 1}));
   }
   // Calls complete(entries) for each intent that a killed process had published, then forgets it.
   template <class Complete>
   Status CompleteIntents(Complete&& complete);
-  // Whether an entry names it.
+  // Whether an entry names the record.
   bool IsNamed(std::uint32_t handle) const { return Records::IsNamed(LoadStamp(handle)); }
   using Records::IsNamed;
   HAKO_INLINE void FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
-  // Frees bytes of a heap extent that no block has, in whole units.
+  // Frees bytes of a heap extent that belong to no block, in whole units.
   void FreeGap(WriterState& writer, std::uint64_t offset, std::uint64_t bytes) { pool_->FreeGap(writer.free, {offset, offset + bytes}); }
   const HeapHarvest<FileT>& harvest() const { return harvest_; }
   auto NamedNoter() { return harvest_.NamedNoter(); }
@@ -256,7 +257,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   void UnpinState(WriterState& writer, AsWriter&& as_writer);
 
   // ---- moving records together; one evacuation at a time ----
-  // Marks heap extents as victims: none of their blocks is handed out any more, and blocks that
+  // Marks heap extents as victims: from now on none of their blocks is handed out, and blocks that
   // become free are held back. Removes from the list the extents to which a long record is being
   // written. REQUIRES: writers kept out
   template <class ForEachWriter>
@@ -268,18 +269,19 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // Copies the record into a chunk of the mover; the copy is to be published in its place. A long record
   // (IsLong) is copied by WriteAhead instead, before its bucket is locked.
   StatusOr<std::uint32_t> Relocate(WriterState& mover, std::uint32_t handle);
-  // A record to be copied without locks, by WriteAhead. Its value is where the record is.
+  // A record to be copied without locks, by WriteAhead, which reads the value from the record's
+  // place in the file.
   struct LongRecord {
     std::string key;
     typename Records::Value value;
   };
   StatusOr<LongRecord> FindLong(std::uint32_t handle) const;
-  // Frees the victims' extents if they are `emptied`, that is, hold no record of the last synced
-  // state nor any other; otherwise frees only the space that was held back. REQUIRES: writers kept out
+  // If `emptied`, frees the victims' extents, which then hold no record of the last synced state
+  // and no later one. Otherwise frees only the space that was held back. REQUIRES: writers kept out
   void EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied);
   void ReleaseChunk(WriterState& mover) { pool_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
-  // The blocks that the mover has retired wait with those of writers; its unused blocks become
-  // free.
+  // Ends the use of the mover: the blocks that it has retired wait with those of writers, and its
+  // unused blocks become free.
   void ReleaseMover(WriterState& mover) {
     ReleaseChunk(mover);
     pool_->Flush(mover.free, 0, FreeBlockPool::kLists);
@@ -290,7 +292,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   template <class ForEachWriter>
   void GatherFree(ForEachWriter&& for_each_writer);
 
-  // The free space, as a clean close stores it; and the reverse.
+  // TakeNote returns the free space in the form that a clean close stores; ReadNote takes it over.
   template <class ForEachWriter>
   std::string TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed) {
     return FreeSpaceNote(records(), *this, *pool_, harvest_).Take(for_each_writer, closed.waiting);
@@ -323,7 +325,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   }
   // Whether the record is live and matches its check.
   bool IsIntact(std::uint32_t handle, RecordView* record) const;
-  // Takes a small block of the thread's own, free or from its chunk; 0 if there is none.
+  // Takes one of the thread's own free small blocks, or one from its chunk; 0 if there is none.
   HAKO_INLINE std::uint32_t TakeSmall(WriterState& writer, unsigned size_class);
   // Takes a small block from the thread's chunk; 0 if it does not fit.
   HAKO_INLINE std::uint32_t Carve(WriterState& writer, unsigned size_class);
@@ -333,7 +335,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // look free.
   bool IndexHas(Run run) const { return run.bytes() != 0 && extents_->IndexHas({run.begin, run.bytes()}); }
   std::uint32_t CutSmall(WriterState& writer, unsigned size_class);
-  // Takes the space that a harvest finds.
+  // Receives the space that a harvest finds.
   struct Found {
     RecordHeap& heap;
     WriterState& writer;
@@ -347,7 +349,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   [[gnu::noinline]] void WaitLarge(std::uint64_t bytes) {
     reclaimer_.Add(bytes, [this] { return AllLive(); });
   }
-  // Here free blocks in the caches of threads, and small blocks that wait, count as live.
+  // Returns the bytes in use. Free blocks in the caches of threads, and small blocks that wait,
+  // count as in use.
   std::uint64_t AllLive() const {
     const std::uint64_t index = this->index_is_in_memory() ? 0 : this->index_bytes();
     const std::uint64_t others = reclaimer_.waiting_bytes() + index + extents_->free_extent_bytes() + pool_->free_bytes(),
@@ -368,8 +371,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   Reclaimer reclaimer_;
   Victims victims_;
   // The epoch of this opening. After a process kill this epoch has no updates, only what Revive
-  // makes live. Otherwise a block born in the current epoch would be free as soon as its record is
-  // removed, and the harvest would find it a second time.
+  // makes live. If it had updates, a block born in it would be free as soon as its record is
+  // removed, and the harvest would find the block a second time.
   const std::uint64_t first_epoch_;
   HeapHarvest<FileT> harvest_;
   Sweep sweep_;

@@ -1,11 +1,13 @@
-// The index that a closed hash file has, as a salvage uses it. One that passes its check names
-// exactly the records of the database. One that fails it can still contradict a stamp that says that
-// a record is live: a stamp has no check, so damage may make a dead record look live.
+// The index of a closed hash file, as a salvage uses it. An index that passes its check names
+// exactly the records of the database. An index that fails its check can still contradict a stamp
+// that says that a record is live: a stamp has no check, so damage may make a dead record look
+// live.
 //
-// A damaged index has no check of its parts. A bucket is believed if all of its entries name
-// records of the state that belong there. An empty bucket may have been wiped. It is believed if
-// the other buckets of its sector are believed and one of them has an entry. A bucket may still be
-// an older version of itself, or lack an entry: the caller compares numbers of records.
+// The parts of an index have no checks of their own. A bucket is believed if all of its entries
+// name records of the state that belong there. An empty bucket may have been wiped, so it is
+// believed only if the other buckets of its sector are believed and one of them has an entry. A
+// believed bucket may still be an older version of itself, or lack an entry, so the caller compares
+// numbers of records.
 //
 // Not thread-safe. The report must outlive the object.
 #pragma once
@@ -43,7 +45,7 @@ class SalvagedIndex {
   using Line = format::BucketLine;
 
  public:
-  // An entry, and the bucket that it belongs to.
+  // An entry, and the bucket in which it is.
   struct Named {
     std::uint32_t handle, bucket;
     std::uint16_t tag;
@@ -51,7 +53,7 @@ class SalvagedIndex {
 
   explicit SalvagedIndex(SalvageReport& report) : report_(report) {}
 
-  // Reads the index. False if it is damaged, which is reported, or was not saved.
+  // Reads the index. Returns false if it was not saved, or is damaged, which it reports.
   bool Load(Extents& file);
   // All entries, by handle. REQUIRES: Load has returned true
   const std::vector<Named>& named() const {
@@ -63,8 +65,8 @@ class SalvagedIndex {
   }
 
   // Whether the damaged index contradicts that the record is live: the buckets that would name the
-  // record are believed and do not name it. key_hash_at(handle) is the hash of the key of the
-  // record of the state there, nullopt if there is none.
+  // record are believed and do not name it. key_hash_at(handle) returns the hash of the key of the
+  // state's record there, or nullopt if there is none.
   template <class KeyHashAt>
   bool Contradicts(std::uint64_t key_hash, std::uint32_t handle, KeyHashAt&& key_hash_at) {
     if (!is_damaged_) return false;
@@ -86,7 +88,7 @@ class SalvagedIndex {
   }
 
  private:
-  // A part of the index in memory, nullptr if it is lost.
+  // A part of the index in memory; its lines are nullptr if it is lost.
   struct Chunk {
     std::uint64_t bytes = 0;
     const char* begin = nullptr;
@@ -141,7 +143,7 @@ class SalvagedIndex {
     }
     return known->second = owner;
   }
-  // Whether all entries of the sector of this home bucket belong where they are, and there is one.
+  // Whether the sector of this home bucket has an entry, and all its entries are where they belong.
   template <class KeyHashAt>
   bool IsBelievedSector(Place place, std::uint64_t bucket, KeyHashAt& key_hash_at) {
     const std::uint64_t own = place.at / sizeof(Line) % kSectorLines;
@@ -194,7 +196,7 @@ bool SalvagedIndex<FileT>::Load(Extents& file) {
   return false;
 }
 
-// Behind the closing note.
+// Reads an index that was saved after the closing note.
 template <File FileT>
 bool SalvagedIndex<FileT>::LoadImage(Extents& file) {
   const format::HashSuperBlock& super = file.super();
@@ -207,7 +209,7 @@ bool SalvagedIndex<FileT>::LoadImage(Extents& file) {
   return is_sound.ok() && *is_sound;
 }
 
-// In extents of the file, which a table lists.
+// Reads an index that is in extents of the file, which a table lists.
 template <File FileT>
 bool SalvagedIndex<FileT>::LoadTable(Extents& file) {
   const format::HashSuperBlock& super = file.super();
@@ -232,7 +234,8 @@ bool SalvagedIndex<FileT>::LoadTable(Extents& file) {
   return is_whole && check == super.index_check;
 }
 
-// Collects the entries of all chains. False if one is broken, or the number is wrong.
+// Collects the entries of all chains. Returns false if a chain is broken, or the number of entries
+// is wrong.
 template <File FileT>
 bool SalvagedIndex<FileT>::ReadEntries(const format::HashSuperBlock& super) {
   for (std::uint64_t bucket = 0; bucket < super.num_lines; ++bucket) {

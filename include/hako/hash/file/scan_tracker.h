@@ -1,24 +1,26 @@
 // Tracks the records that writers move, remove and add while a scan in file order runs beside them.
 //
 // The scan passes the handles in ascending order. If a record ahead of the scan is replaced, the
-// new one may lie behind it: then the record is owed, and shown at the end. If a record behind the
-// scan is replaced, the new one may lie ahead: then it must not be shown again. So a writer reports
-// (Note) for each entry the handle that it named and the one that it will name. The tracker keeps
-// the noted handles ahead, which the scan skips, and the owed ones.
+// new one may lie behind the scan; the record is then owed, and shown at the end. If a record
+// behind the scan is replaced, the new one may lie ahead of the scan, and must not be shown again.
+// So a writer reports (Note) for each entry the handle that it named and the one that it will name.
+// The tracker keeps the owed handles, and the reported handles ahead of the scan, which the scan
+// skips.
 //
 // Invariants
-//   1. A writer notes a move under its bucket's lock, after it has written the new record and
-//      before the old one's stamp, the entry or anything else that reveals the move changes. So a
-//      handle that was never noted is named by the same entry throughout, or by none, and its
-//      record is as it was at Start.
-//   2. A record that existed at the start and still exists was shown, is ahead and not noted, or is
-//      owed.
-//   3. A note makes all earlier knowledge of its handles void, because a reused block is another
-//      record.
-//   4. No thread waits for a bucket's lock while holding the mutex, because writers that hold one wait
-//      for the mutex.
+//   1. A writer notes a move with its bucket locked, after it has written the new record, and
+//      before it changes the entry, the old record's stamp, or anything else that reveals the move.
+//      So a handle that was never noted is named by the same entry during the whole scan, or by
+//      none, and its record is as it was at Start.
+//   2. Each record that existed at the start and still exists was shown, or is ahead of the scan
+//      and not noted, or is owed.
+//   3. A note replaces everything that earlier notes said about its handles, because a reused block
+//      holds another record.
+//   4. No thread waits for a bucket's lock while it holds the mutex, because writers that have a
+//      bucket locked wait for the mutex.
 //
-// Thread-safe for Note; one scan at a time calls the rest. Without a scan, Note costs a load.
+// Note is thread-safe. Only one scan at a time calls the other functions. Without a scan, Note
+// costs one load.
 #pragma once
 
 #include <atomic>
@@ -28,7 +30,6 @@
 #include <map>
 #include <set>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "hako/base/assert.h"
@@ -45,7 +46,7 @@ class ScanTracker {
     std::uint64_t note;
   };
 
-  // False if there is a scan already.
+  // Returns false if a scan is running.
   bool Claim() { return !claimed_.exchange(true, std::memory_order_acquire); }
   // From now on writers call Note. `records` = the number of records. REQUIRES: claimed, writers
   // kept out
@@ -66,7 +67,8 @@ class ScanTracker {
     claimed_.store(false, std::memory_order_release);
   }
 
-  // The entry that names `old` will name `fresh`; 0 = no entry before, or after.
+  // The entry that names `old` will name `fresh`. `old` is 0 for a new entry, `fresh` is 0 for one
+  // that is removed.
   HAKO_INLINE void Note(std::uint32_t old, std::uint32_t fresh) {
     if (is_on_.load(std::memory_order_relaxed)) [[unlikely]]
       NoteSlowly(old, fresh);
@@ -77,9 +79,9 @@ class ScanTracker {
     Clear();
   }
 
-  // Moves the scan to `end`. `handles`, all before `end` and in any order, are those that entries
-  // named when the scan looked, after the start. Calls show(i) for those whose record is to be
-  // shown now.
+  // Moves the scan to `end`. `handles` are before `end`, in any order; each was named by an entry
+  // when the scan looked it up after the start. Calls show(i) for those whose record is to be shown
+  // now.
   template <class F>
   void Advance(std::span<const std::uint32_t> handles, std::uint64_t end, F&& show) {
     sync::MutexLock lock(mutex_);
@@ -92,7 +94,7 @@ class ScanTracker {
     next_ = end;
     noted_.erase(noted_.begin(), noted_.lower_bound(end));
   }
-  // Ends the pass: no handle is ahead any more.
+  // Ends the pass: no handle is ahead of the scan from now on.
   void FinishPass() {
     std::set<std::uint64_t> noted;  // may be large: freed after the mutex is released
     sync::MutexLock lock(mutex_);
@@ -100,14 +102,14 @@ class ScanTracker {
     noted.swap(noted_);
   }
 
-  // Some of the owed records.
+  // Returns up to `max` of the owed records.
   std::vector<Owed> SomeOwed(std::size_t max) const {
     sync::MutexLock lock(mutex_);
     std::vector<Owed> some;
     for (auto it = owed_.begin(); it != owed_.end() && some.size() < max; ++it) some.push_back({it->first, it->second});
     return some;
   }
-  // Whether `owed` still holds; then it is no longer owed.
+  // Returns whether the record is still owed, and if so makes it no longer owed.
   bool Pay(Owed owed) {
     sync::MutexLock lock(mutex_);
     const auto it = owed_.find(owed.handle);
@@ -116,8 +118,8 @@ class ScanTracker {
     --left_;
     return true;
   }
-  // Calls read(handle) for one owed record while it cannot be replaced, and settles it; false if
-  // there is none.
+  // Calls read(handle) for one owed record while it cannot be replaced, and makes it no longer
+  // owed. Returns false if no record is owed.
   template <class F>
   bool PayFirst(F&& read) {
     sync::MutexLock lock(mutex_);
@@ -128,8 +130,8 @@ class ScanTracker {
     return true;
   }
 
-  // The number of records at the start that were neither shown nor removed before they could be
-  // shown.
+  // Returns how many of the records at the start were neither shown nor removed before they could
+  // be shown.
   std::int64_t left() const {
     sync::MutexLock lock(mutex_);
     return left_;

@@ -1,6 +1,6 @@
 // An estimate of record sizes: the largest of the last 256 to 511 sizes, within [kLeast, kMost]. So
-// one large record among small ones has no lasting effect, and a mixture is estimated by its large
-// ones.
+// a single large record has no lasting effect, and a mixture of sizes is estimated by its large
+// records.
 //
 // Thread-safe; concurrent notes may be lost.
 #pragma once

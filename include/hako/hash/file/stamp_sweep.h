@@ -2,8 +2,8 @@
 //
 // Each synchronization sweeps a small part of the file, so that a pass takes kSweepEpochs epochs,
 // across reopens: the superblock stores the position. A pass ends where the file ended when the
-// pass began. So each live stamp is seen again within two passes. It was at most kRefreshAge old
-// when it was last seen, so it never reaches kLiveAgeMax.
+// pass began. So each live stamp is seen again within two passes. A stamp is at most kRefreshAge
+// old after it was seen, so it never reaches kLiveAgeMax.
 //
 // Not thread-safe: it belongs to the thread that closes epochs. It runs beside writers.
 #pragma once
@@ -52,7 +52,8 @@ class StampSweep {
     super.sweep_end = place_.end;
   }
 
-  // Refreshes some more records before an epoch ends. `named` asks the index:
+  // Refreshes some more records before an epoch ends. `named` has the functions by which the sweep
+  // asks the index:
   //   bool Has(Record)        whether an entry names the record
   //   void Prefetch(records)  not mapped: these will be refreshed
   //   void RunLocked(span of at most 64 records, body)  not mapped: calls body(mask) with their
@@ -111,8 +112,9 @@ class StampSweep {
     return absl::OkStatus();
   }
 
-  // Adds the record to old_ if there is one and its stamp is old. Returns its size; 0 if there is no live
-  // one: the bytes of a dead record may belong to another by now.
+  // Adds the live record at `offset` to old_ if its stamp is old. Returns the size of the record; 0
+  // if there is no live record, because the bytes of a dead record may belong to another one by
+  // now.
   template <class Named>
   StatusOr<std::uint64_t> SweepRecord(std::uint64_t offset, const char* bytes, std::uint64_t room, Named&& named) {
     const auto read = static_cast<std::uint64_t>(bytes_.data() + bytes_.size() - bytes);

@@ -1,5 +1,5 @@
-// A long value in a file, to be copied into another record piece by piece, so that at most one
-// piece is in memory.
+// A long value in a file that is copied into another record piece by piece, so that only one piece
+// is in memory.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace hako::hash {
 template <File FileT>
 class StoredValue {
  public:
-  // The value of the record at `record`: it begins `value_at` bytes behind that. Also takes the
-  // record's check and what seeds it.
+  // The value begins `value_at` bytes after the beginning of the record at `record`. The other
+  // arguments are the record's check and its seed.
   StoredValue(const ExtentFile<FileT>& file, std::uint64_t record, std::uint64_t value_at, std::uint64_t size, std::uint64_t seed,
               std::uint32_t check)
       : file_(&file), record_(record), next_(record + value_at), end_(next_ + size), size_(size), check_(check), hash_(seed) {}

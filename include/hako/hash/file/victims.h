@@ -1,7 +1,8 @@
 // The heap extents that an evacuation empties: none of their blocks is handed out, and blocks that
 // become free are held back until it is over.
 //
-// Thread-safe for IsOn, Has and the Hold functions. Begin and End require that writers are kept out.
+// IsOn, Has and the Hold functions are thread-safe. Begin and End require that writers are kept
+// out.
 #pragma once
 
 #include <atomic>
@@ -30,16 +31,16 @@ class Victims {
   // Whether there is an evacuation.
   bool IsOn() const { return is_on_.load(std::memory_order_relaxed); }
   bool Has(std::uint32_t handle) const { return HasOffset(OffsetOf(handle)); }
-  // Holds free space of a victim back. Its callers have changed lists and stamps in part, so it
-  // must not fail. If there is no memory, and the victim cannot be emptied, the space is lost until
-  // the next opening or another evacuation finds it.
+  // Holds back free space of a victim. Must not fail, because its callers have already changed some
+  // lists and stamps. If there is no memory, and the victim cannot be emptied, the space is lost
+  // until the next opening or another evacuation finds it.
   void Hold(Run run) noexcept {
     sync::MutexLock lock(mutex_);
     HAKO_TRY { held_.push_back(run); }
     HAKO_CATCH_NO_MEMORY()
   }
 
-  // Holds a block back if it is a victim's.
+  // Holds a block back if it lies in a victim.
   [[gnu::noinline]] bool HoldBlock(std::uint32_t handle, unsigned size_class) noexcept {
     if (!Has(handle)) return false;
     Hold({OffsetOf(handle), OffsetOf(handle) + (format::UnitsOf(size_class) << shift_)});

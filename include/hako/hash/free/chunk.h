@@ -10,7 +10,7 @@
 
 namespace hako::hash {
 
-// The part of a chunk that is not carved yet, in bytes from the space's start.
+// The part of a chunk that is not yet carved into blocks, as byte offsets in the space.
 struct ChunkRest {
   std::uint64_t next = 0;
   std::uint64_t end = 0;

@@ -11,7 +11,7 @@ void FreeBlockPool::FreeGap(Cache& cache, Run run, F&& visit) {
     FreeRun(run);
     return;
   }
-  // Takes the largest blocks that fit and that do not cross the end of a region.
+  // Cut the run into the largest blocks that fit and do not cross the end of a region.
   while (run.bytes() >> shift_ != 0) {
     const std::uint64_t most = std::min(run.end, FreeRegions::EndOf(run.begin)) - run.begin;
     unsigned size_class = std::min(format::SizeClassOf(most >> shift_), last_small_);
@@ -121,8 +121,8 @@ inline void FreeBlockPool::Leave(unsigned list, Magazine& magazine) {
   UpdateHas(list);
 }
 
-// Keeps only current blocks, because both magazines get the same number of renewals. Even blocks of
-// `m` may be outdated, since counting them may have renewed their region.
+// Keeps only current blocks, because the joined magazine has one number of renewals. Even blocks of
+// `m` may be outdated, because counting them may have renewed their region.
 inline void FreeBlockPool::Link(unsigned list, std::uint32_t m, std::uint32_t* chain) {
   Magazine& added = At(m);
   if (joins_ && list < kUnstamped && *chain != 0 && At(*chain).count + added.count <= At(*chain).limit) {

@@ -11,17 +11,17 @@
 // Larger blocks, and chunks from which threads carve small blocks, come from runs of free bytes
 // (hash/free/free_regions.h). Where all bytes of a region are free, its small blocks become a run again.
 //
-// The blocks of a magazine are listed in their regions only once a run is wanted and there is none.
-// Most magazines are handed to a thread again before that, so freeing a small block usually does
-// not access its region.
+// The blocks of a magazine are listed in their regions only when a run is needed and none is free.
+// Most magazines return to a thread before that, so freeing a small block usually does not access
+// its region.
 //
 // Invariants
 //   1. Every byte of the space is in a block or chunk in use, or in a thread's magazines, or free
 //      in the pool: in a magazine or in a run.
 //   2. Each block of a magazine in magazines_ is listed in its region, unless it crosses the end of
 //      a region. Blocks of magazines in uncounted_ are not listed.
-//   3. A block is stamped as free before it is joined, so a scan that finds its old head inside
-//      another block takes it for free space.
+//   3. A block is stamped as free before it is joined into a run. So if a scan finds its old head
+//      inside another block, it takes the head for free space.
 //
 // Thread-safe, if each thread has its own Cache. Flush, Forget and ForEach require that the threads
 // whose caches they access are kept out.
@@ -59,7 +59,7 @@ class FreeBlockPool {
   static constexpr std::uint64_t kSmallMax = 4096;  // bytes; a larger free block is a run
   static constexpr std::uint64_t kRegion = FreeRegions::kRegion;
 
-  // The magazines of a thread: for each list one to pop from and one to push to; 0 = none.
+  // The magazines of a thread: for each list one to pop from and one to push to (0 = none).
   struct Cache {
     std::array<std::uint32_t, kLists> full{};
     std::array<std::uint32_t, kLists> given{};
@@ -74,8 +74,8 @@ class FreeBlockPool {
     return std::unique_ptr<FreeBlockPool>(new FreeBlockPool(std::move(magazines), std::move(regions), shift));
   }
 
-  // For a space with a limit: bytes of free blocks in a magazine, at most. Magazines that are not full
-  // are joined, as such a space flushes them often. REQUIRES: nothing was freed yet
+  // For a space with a limit: sets the most bytes of free blocks in a magazine, and joins magazines
+  // that are not full, because such a space flushes them often. REQUIRES: nothing was freed yet
   void SetMagazineBytes(std::uint64_t bytes) {
     HAKO_DCHECK(free_bytes() == 0);
     magazine_bytes_ = bytes;
@@ -105,9 +105,9 @@ class FreeBlockPool {
 
   // ---- blocks in lists: small blocks; in kUnstamped and kWaiting, blocks of any size ----
 
-  // Takes a block from the list; 0 if there is none. Blocks that the thread itself has returned are
-  // reused only once there are `rest` of them. With 1, each update would write to the block that
-  // the previous update has just freed, and wait for its handle.
+  // Takes a block from the list; 0 if there is none. Blocks that this thread has returned are
+  // reused only once there are `rest` of them. If `rest` were 1, each update would write to the
+  // block that the previous update has just freed, and wait for its handle.
   template <std::uint32_t rest = 1>
   HAKO_INLINE std::uint32_t Pop(Cache& cache, unsigned list) {
     const std::uint32_t full = cache.full[list];
@@ -116,8 +116,8 @@ class FreeBlockPool {
     return magazine.handles[--magazine.count];
   }
 
-  // Returns a block to the list. If there is no memory for the list, the block is forgotten: its
-  // space is lost, but no data.
+  // Returns a block to the list. If there is no memory for the list, the space of the block is
+  // lost, but no data.
   HAKO_INLINE void Push(Cache& cache, unsigned list, std::uint32_t handle) {
     std::uint32_t& given = cache.given[list];
     if (given == 0 || At(given).count == At(given).limit) {
@@ -134,7 +134,8 @@ class FreeBlockPool {
     sync::MutexLock lock(mutex_);
     return regions_.Add(run);
   }
-  // Whether FreeRun has memory for a run. A space asks before it grows by one, which would be lost.
+  // Whether FreeRun has memory for a run. A space checks this before it grows, because a run that
+  // FreeRun cannot store is lost.
   bool HasRoomForRun() {
     sync::MutexLock lock(mutex_);
     return regions_.HasRoomForRun();
@@ -159,8 +160,9 @@ class FreeBlockPool {
   // empty run if there is none.
   Run TakeBlock(std::uint64_t bytes, std::uint64_t alignment = 1);
 
-  // Takes a part of one region, of at least `bytes`, from which to carve small blocks. Empty if
-  // there is none; `most` bytes unless one block is larger. REQUIRES: bytes <= kRegion / 4
+  // Takes a part of one region, of at least `bytes`, from which to carve small blocks. It has at
+  // most `most` bytes, or twice `bytes` if that is more. Empty if there is none. REQUIRES: bytes <=
+  // kRegion / 4
   ChunkRest TakeChunk(std::uint64_t bytes, std::uint64_t most = kRegion);
 
   // For a space that cannot grow: takes the smallest block in the pool whose size class is at least
@@ -195,8 +197,9 @@ class FreeBlockPool {
     return taken;
   }
 
-  // Takes all free bytes of the ranges out of the pool: visit(Run). is_inside(handle) tells
-  // whether a block lies in one of them. Forget removes those in caches.
+  // Takes all free bytes of the ranges out of the pool, and calls visit(Run) for them.
+  // is_inside(handle) tells whether a block lies in one of the ranges. Forget removes such blocks
+  // from caches.
   template <class IsInside, class F>
   void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit);
 
@@ -243,8 +246,8 @@ class FreeBlockPool {
     for (unsigned c = 0; c < chains.size(); ++c) chains[c] = Take(kWaiting + c);
     return chains;
   }
-  // Visits the blocks of the first `most` magazines of a chain and recycles these; returns the rest
-  // of the chain. Other threads may use the pool meanwhile.
+  // Visits the blocks of the first `most` magazines of a chain and recycles the magazines. Returns
+  // the rest of the chain. Other threads may use the pool meanwhile.
   template <class F>
   std::uint32_t Drain(std::uint32_t chain, F&& visit, unsigned most = ~0u) {
     for (; chain != 0 && most != 0; --most) {
@@ -257,9 +260,9 @@ class FreeBlockPool {
     return chain;
   }
 
-  // Drops the blocks for which drop(handle, size class) is true: those of kFree and kUnstamped in a
-  // thread's cache, or those of kUnstamped in the pool. REQUIRES: the thread is kept out (checked in
-  // BeginEvacuation)
+  // Drops the blocks for which drop(handle, size class) is true, from the lists kFree and
+  // kUnstamped of a thread's cache, or from kUnstamped of the pool. REQUIRES: the thread is kept
+  // out (checked in BeginEvacuation)
   template <class F>
   void Forget(Cache& cache, F&& drop) {
     for (unsigned list = 0; list < kWaiting; ++list) {
@@ -292,8 +295,8 @@ class FreeBlockPool {
 
  private:
   static constexpr std::uint64_t kRunMin = 512;         // shorter runs are not used for chunks
-  static constexpr std::uint32_t kUncountedMax = 8192;  // a thread may have to count all of them
-  static constexpr std::uint32_t kCountedAtOnce = 64;   // after these other threads get the mutex
+  static constexpr std::uint32_t kUncountedMax = 8192;  // one thread may have to count them all
+  static constexpr std::uint32_t kCountedAtOnce = 64;   // then other threads get the mutex
   FreeBlockPool(Magazines magazines, FreeRegions regions, unsigned shift)
       : shift_(shift),
         last_small_(format::SizeClassOf(kSmallMax >> shift)),
@@ -311,8 +314,8 @@ class FreeBlockPool {
     return regions_.IsCurrent(block, magazine.renewals);
   }
 
-  // The first run of at least `bytes`, after counting magazines if need be; an empty one if there
-  // is none.
+  // Returns the first run of at least `bytes`, after counting magazines if necessary; an empty run
+  // if there is none.
   Run FindRun(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (;;) {
       const Run found = regions_.Find(bytes);
@@ -343,8 +346,8 @@ class FreeBlockPool {
     const auto is_current = [&](std::uint32_t handle) ABSL_NO_THREAD_SAFETY_ANALYSIS { return IsCurrent(magazine, BlockAt(list, handle)); };
     return static_cast<std::uint16_t>(std::copy_if(magazine.handles, magazine.handles + magazine.count, to, is_current) - to);
   }
-  // Adds a magazine of kFree to a chain: its blocks to those of the first magazine, if they fit and
-  // magazines are joined.
+  // Adds a magazine of kFree to a chain. If magazines are joined and its blocks fit, adds them to
+  // the first magazine of the chain.
   void Link(unsigned list, std::uint32_t m, std::uint32_t* chain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountIn(unsigned list, const Magazine& magazine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets other threads get the mutex, then counts the blocks of some magazines; false if all are

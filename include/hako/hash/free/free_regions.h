@@ -1,9 +1,9 @@
-// The free bytes of a record store: runs (hash/free/free_runs.h), and small blocks that lie in magazines
-// (hash/free/free_block_pool.h), which are listed here by region.
+// The free bytes of a record store: runs (hash/free/free_runs.h), and small blocks in magazines
+// (hash/free/free_block_pool.h), which this class counts by region.
 //
 // The space is divided into regions of 64 KiB. A region counts its free bytes. When all of them are
-// free, the region is renewed: its small blocks become a run again. Their handles are not removed
-// from the magazines; they are outdated by the region's renewal number, and dropped when a thread
+// free, the region is renewed: its small blocks become a run again. Their handles stay in the
+// magazines. The region's renewal number makes them outdated, and they are dropped when a thread
 // takes the magazine.
 //
 // Invariants
@@ -58,8 +58,8 @@ class FreeRegions {
   // ---- runs ----
   // Whether there is memory for one more run.
   bool HasRoomForRun() { return runs_.HasRoom(); }
-  // Returns the run that the added one is then part of. Bytes that are free already, as those of two
-  // records of a damaged file that overlap, stay counted once.
+  // Adds a run, and returns the run of which it is then part. Bytes that were free already, as in a
+  // damaged file whose records overlap, are counted once.
   Run Add(Run run) {
     if (runs_.Overlaps(run)) [[unlikely]]
       runs_.Cut(run, [&](Run counted) { Count(counted, -1); });
@@ -81,7 +81,7 @@ class FreeRegions {
   Run Find(std::uint64_t bytes) const { return runs_.Find(bytes); }
   // Whether the range is part of a run.
   bool IsFree(Run range) const { return range.end <= Around(range.begin).end; }
-  // The run that has the byte, or an empty one.
+  // The run that contains the byte, or an empty one.
   Run Around(std::uint64_t place) const {
     const Run run = runs_.Around(place);
     return place < run.end ? run : Run{};
@@ -119,7 +119,8 @@ class FreeRegions {
     Count(block, -1);
     RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
   }
-  // Whether a block of a magazine that was filled when there were `renewals` is still free.
+  // Whether a block is still free that is in a magazine filled when the number of renewals was
+  // `renewals`.
   bool IsCurrent(Run block, std::uint64_t renewals) const { return RegionAt(block.begin).renewal <= renewals; }
 
  private:

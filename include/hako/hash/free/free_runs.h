@@ -1,14 +1,14 @@
-// The free runs of a space: byte ranges in ascending order; an added run is joined with its free
-// neighbours.
+// The free runs of a space: byte ranges in ascending order. An added run is joined with adjacent
+// runs.
 //
 // A treap keyed by offset (Seidel and Aragon, "Randomized Search Trees", 1996). Each node stores
 // the longest run of its subtree, so the first run that is long enough is found in O(log n). Taking
 // the first one keeps long runs together at the end of the space.
 //
 // Invariants
-//   1. No two runs overlap or are neighbours.
+//   1. No two runs overlap or are adjacent.
 //   2. The steady state allocates nothing: nodes are recycled. If there is no memory for a node,
-//      its run is forgotten: its space is lost, but no data.
+//      the space of its run is lost, but no data.
 //
 // Not thread-safe.
 #pragma once
@@ -32,7 +32,7 @@ struct Run {
 
 class FreeRuns {
  public:
-  // Adds a run; returns the run that it is then part of. REQUIRES: it does not overlap the free ones
+  // Adds a run, and returns the run of which it is then part. REQUIRES: it overlaps no free run
   Run Add(Run run) {
     if (run.bytes() == 0) return run;
     HAKO_DCHECK(!Overlaps(run));  // invariant 1
@@ -55,7 +55,8 @@ class FreeRuns {
   // Whether there is memory for one more run.
   bool HasRoom() { return unused_ != 0 || num_nodes_ != capacity_ || Grow(); }
 
-  // The first run of at least `bytes`, which stays in the set; an empty one if there is none.
+  // Returns the first run of at least `bytes`, which stays in the set; an empty run if there is
+  // none.
   Run Find(std::uint64_t bytes) const {
     Index at = root_;
     if (at == 0 || NodeAt(at).longest < bytes) return {};

@@ -1,5 +1,5 @@
-// Memory of magazines: short lists of free blocks, which threads and FreeBlockPool exchange. A
-// magazine has a number; 0 = none.
+// The memory of magazines, which are short lists of free blocks that threads and FreeBlockPool
+// exchange. A magazine has a number; 0 = none.
 //
 // Not thread-safe; a magazine itself belongs to the thread, or to the pool, that has its number.
 #pragma once
@@ -30,9 +30,9 @@ class Magazines {
     return Magazines(std::move(memory));
   }
 
-  // Where magazine 0 would be.
+  // The address that magazine 0 would have.
   Magazine* all() const { return reinterpret_cast<Magazine*>(memory_.base()); }
-  // An empty one; 0 if out of memory.
+  // Returns an empty magazine; 0 if memory runs out.
   std::uint32_t New(std::uint16_t limit) {
     std::uint32_t number = unused_;
     if (number != 0) {
@@ -60,8 +60,8 @@ class Magazines {
   explicit Magazines(storage::ReservedMemory memory) : memory_(std::move(memory)) {}
 
   storage::ReservedMemory memory_;
-  std::uint32_t unused_ = 0;  // a chain of empty ones
-  std::uint64_t next_ = 1;    // the first never used yet
+  std::uint32_t unused_ = 0;  // a chain of empty magazines
+  std::uint64_t next_ = 1;    // the first number that was never used
 };
 
 }  // namespace hako::hash

@@ -1,11 +1,12 @@
 // The records of one synchronized state of a HashDBM, for a reader that scans the file while newer
 // states are made durable.
 //
-// Stamps alone do not suffice, because they store an epoch in a few bits (format/stamp.h) and a
-// copy may take longer than the period of these bits. So while a state is pinned each of its blocks
-// keeps its content, except its stamp, and two bits per block decide:
-//   handed out   a writer has taken the block since: it was not part of the state
-//   released     the block was part of the state, was retired since, and its stamp now says free
+// Stamps alone do not suffice: they store an epoch in a few bits (format/stamp.h), and a copy may
+// take longer than the period of these bits. So while a state is pinned each of its blocks keeps
+// its content, except its stamp, and two bits per block decide:
+//   handed out   a writer has taken the block since the pin, so it was not part of the state
+//   released     the block was part of the state, was retired since the pin, and its stamp now says
+//                free
 //
 // Thread-safe, except `waiting`, which belongs to the thread that releases waiting blocks.
 #pragma once
@@ -32,7 +33,7 @@ class HandleSet {
     return HandleSet(std::move(memory), end);
   }
 
-  // Ignores handles from `end` on; Has is true for these.
+  // Ignores handles from `end` on, for which Has is always true.
   void Add(std::uint64_t handle) {
     if (handle < end_) Word(handle).fetch_or(Bit(handle), std::memory_order_relaxed);
   }
@@ -67,10 +68,11 @@ struct PinnedState {
     return std::make_unique<PinnedState>(PinnedState{epoch, tail, std::move(handed_out), std::move(released), {}});
   }
 
-  // Whether a record of a scan belongs to the state; `now` is the epoch. A block of the state that was
-  // retired since is in one of three conditions: stamped as retired in a later epoch than the pinned one,
-  // which its stamp shows while it is younger than a period; or stamped as free, and added to `released`
-  // before; or live, if the scan read it before it was retired.
+  // Whether a record of a scan belongs to the state; `now` is the current epoch. A block of the
+  // state that was retired since the pin is in one of three conditions. It is stamped as retired in
+  // a later epoch than the pinned one, which the stamp shows while it is younger than a period. Or
+  // it is stamped as free, and was added to `released` before. Or its stamp is live, because the
+  // scan read it before the block was retired.
   bool Has(std::uint32_t handle, format::Stamp stamp, std::uint64_t now) const {
     std::atomic_thread_fence(std::memory_order_acquire);
     if (handed_out.Has(handle)) return false;

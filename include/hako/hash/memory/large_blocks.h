@@ -1,6 +1,6 @@
-// Says which large block contains the first byte of each region of an arena. Small blocks never
-// cross the end of a region, so with this the blocks of a region can be visited from its beginning
-// on (hash/memory/record_walk-inl.h).
+// For each region of an arena, the large block that contains the region's first byte. Small blocks
+// never cross the end of a region, so a walk can visit the blocks of any region in order
+// (hash/memory/record_walk-inl.h).
 //
 // Thread-safe.
 #pragma once
@@ -30,7 +30,7 @@ class LargeBlocks {
     return LargeBlocks(std::move(memory));
   }
 
-  // Call this when a block of more than FreeBlockPool::kSmallMax bytes has come into use.
+  // Call this when a block of more than FreeBlockPool::kSmallMax bytes was taken.
   void Add(Part block, std::uint32_t handle) { Fill(block, handle); }
   void Remove(Part block) { Fill(block, kNone); }
   // REQUIRES: whole regions

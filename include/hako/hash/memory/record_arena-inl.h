@@ -1,10 +1,8 @@
-// Definitions of hash/memory/record_arena.h: how memory is taken, and what happens at the limit
+// Definitions of hash/memory/record_arena.h: how memory is allocated, also at the limit
 // (hash/record_limit.h).
 #pragma once
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
 
 #include "hako/hash/memory/record_arena.h"
 
@@ -70,10 +68,10 @@ inline std::uint32_t RecordArena::WriteAhead(WriterState& writer, std::uint64_t,
   return handle;
 }
 
-// Takes a block that was in use, or divides a larger one where much memory is free. First evicts
-// records that are not used much, until there is a free block of the size, or a larger one to
-// divide. If there is none, or if much memory is free in smaller blocks, evicts all records of a
-// part of the arena, which then becomes a run.
+// Makes room for a block by eviction, and takes it. First evicts records that are not used much,
+// until there is a free block of the size, or, if much memory is free, a larger one to divide. If
+// there is still none, or if much memory is free in smaller blocks, evicts all records of a part of
+// the arena, which then becomes a run.
 [[gnu::noinline]] inline std::uint32_t RecordArena::CarveByEviction(WriterState& writer, unsigned size_class, Status* error) {
   static constexpr unsigned kWanted = 24, kRounds = 8;
   const std::uint64_t end = arena_->end();
@@ -102,8 +100,8 @@ inline std::uint32_t RecordArena::WriteAhead(WriterState& writer, std::uint64_t,
   return 0;
 }
 
-// Evicts the records of the next part of the arena or, with `chooses`, of the one among the next
-// parts that has most free bytes. Returns the size of the part.
+// Evicts the records of the next part of the arena or, with `chooses`, of the part with the most
+// free bytes among the next ones. Returns the size of the part.
 inline std::uint64_t RecordArena::EvictNextWindow(WriterState& writer, bool chooses) {
   static constexpr unsigned kCandidates = 16;
   const std::uint64_t end = arena_->end();
@@ -135,10 +133,11 @@ inline std::uint32_t RecordArena::TakeFreed(WriterState& writer, unsigned size_c
   return HandleAt(block.begin);
 }
 
-// While the arena has room, its limit is lowered by the memory that the index takes. Later the index gets
-// memory that the arena has returned to the system. Home lines can wait for this memory: the table
-// continues with longer chains. An overflow line cannot, because the update would fail, so one
-// extent is returned in advance. The next writer that inserts a record returns the missing memory.
+// While the arena has room, its limit is lowered by the memory that the index takes. After that the
+// index takes memory that the arena has returned to the system. Home lines can wait for such
+// memory: the table continues with longer chains. An overflow line cannot wait, because the update
+// would fail, so the arena returns one extent in advance. The next writer that inserts a record
+// returns the missing memory.
 inline StatusOr<std::uint64_t> RecordArena::TakeIndexExtent(std::uint64_t bytes, IndexExtent kind) {
   const bool is_overflow = kind == IndexExtent::kOverflowLines;
   const std::uint64_t with_bits = bytes + bytes / LineUses::kLinesPerByte;
@@ -154,7 +153,7 @@ inline StatusOr<std::uint64_t> RecordArena::TakeIndexExtent(std::uint64_t bytes,
   return absl::ResourceExhaustedError("no memory for the index within the capacity of the database");
 }
 
-// Returns the memory that was asked for.
+// Returns the memory that the index has requested to the system.
 inline void RecordArena::ReserveExtents(WriterState& writer) {
   if (writer.failed_searches != limit_->failed_searches()) {
     writer.failed_searches = limit_->failed_searches();
@@ -172,8 +171,8 @@ inline void RecordArena::ReserveExtents(WriterState& writer) {
   }
 }
 
-// Returns extents to the system: the last ones that consist of records and of free blocks that no
-// thread holds. Returns the number of their bytes.
+// Returns the last extents that consist of records, and of free blocks that no thread holds, to the
+// system. The result is the number of bytes returned.
 inline std::uint64_t RecordArena::ReturnExtents(WriterState& writer, std::uint64_t asked) {
   const Part part = limit_->NextReturned(arena_->end());
   const RecordWindows windows = Survey(writer, part, part);

@@ -1,9 +1,10 @@
 // Records in memory: the space of TinyDBM (hash/record_space.h).
 //
 // Each thread carves blocks from its own chunk, and freed blocks go to the thread's magazines
-// (hash/free/free_block_pool.h), so an update takes no lock except its bucket's. A value whose block has
-// the right size is overwritten in place, under the bucket's version. Memory is reused, but
-// returned only when the database is destroyed.
+// (hash/free/free_block_pool.h), so an update takes no lock except its bucket's. If the new value
+// needs a block of the same size, it overwrites the old one in place, guarded by the bucket's
+// version. Memory is reused; without a limit, it is returned to the system only when the database
+// is destroyed.
 //
 // Invariants
 //   1. A block is named by one entry, or is in a free list, or belongs to a write in progress.
@@ -11,12 +12,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -51,11 +50,11 @@ class RecordArena {
     ChunkRest chunk;
     std::atomic<std::uint64_t> evictions{0};  // where there is a limit
     bool is_counted = false;                  // among the writers of the limit
-    OwnBuckets* own_buckets = nullptr;        // whose other records it may evict
-    std::uint64_t failed_searches = 0;        // of the limit, when the thread gave its free blocks back
+    OwnBuckets* own_buckets = nullptr;        // buckets that the thread has locked, whose other records it may evict
+    std::uint64_t failed_searches = 0;        // failed searches of the limit when the thread last gave its free blocks back
   };
 
-  // Made is RecordArena or a derived class with the same constructor.
+  // Creates an arena of type Made: RecordArena, or a derived class with the same constructor.
   template <class Made = RecordArena>
   static StatusOr<std::unique_ptr<Made>> Create(int align_pow, std::uint64_t seed, const Capacity& capacity = {}) {
     std::uint64_t bytes = std::uint64_t{1} << (32 + align_pow);
@@ -79,9 +78,8 @@ class RecordArena {
   // The index shares the arena, unless there is a limit. With a limit, the extents of the index
   // would leave no room between them for large records.
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent kind);
-  // Where there is a limit: visit(handle, hash) for the blocks that begin in the part, in use or
-  // free. `visit` returns whether the index names the block. prefetch(hash) is called a little
-  // earlier.
+  // Only with a limit: calls visit(handle, hash) for the blocks that begin in the part, in use or
+  // free. `visit` returns whether the index names the block. Calls prefetch(hash) a little earlier.
   template <class P, class F>
   void ForEachBlockIn(Part part, P&& prefetch, F&& visit) const;
   void ReserveExtents(WriterState& writer);
@@ -193,7 +191,7 @@ class RecordArena {
     return true;
   }
 
-  // Appends both pieces to the value; false if its block has no room for them.
+  // Appends both pieces to the value. Returns false if its block has no room for them.
   bool Extend(std::uint32_t handle, const format::Lengths& old, std::string_view piece, std::string_view other) {
     const std::uint64_t value_size = old.value_size + piece.size() + other.size();
     if (value_size > kValueSizeMax || format::LengthsSize(old.key_size, value_size) != old.header) return false;
@@ -338,7 +336,7 @@ class RecordArena {
     sync::StoreShared(at + header + key.size(), value.data(), value.size());
   }
 
-  // Takes a small block of the thread's own, free or from its chunk; 0 if there is none.
+  // Takes one of the thread's own free small blocks, or one from its chunk; 0 if there is none.
   HAKO_INLINE std::uint32_t TakeSmall(WriterState& writer, unsigned size_class) {
     const std::uint32_t handle = pool_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
     return handle != 0 ? handle : Carve(writer, size_class);
@@ -380,13 +378,13 @@ class RecordArena {
 
   HAKO_INLINE storage::Arena& index_arena() const { return *index_arena_; }
   std::uint64_t byte_limit() const { return limit_ != nullptr ? limit_->capacity().bytes : 0; }  // 0 = none
-  // Of a thread, at most.
+  // The most bytes of a thread's chunk.
   std::uint64_t ChunkBytes() const { return byte_limit() == 0 ? FreeBlockPool::kRegion : limit_->ChunkBytes(); }
   // Whether an allocation failed with this error because of the limit.
   bool MayEvict(const Status& error) const { return byte_limit() != 0 && absl::IsResourceExhausted(error); }
   std::uint32_t CarveByEviction(WriterState& writer, unsigned size_class, Status* error);
   std::uint64_t EvictNextWindow(WriterState& writer, bool chooses);
-  // A block whose first bytes say that it may have a record, with the hash of its key.
+  // A block whose first bytes look like a record, and the hash of the record's key.
   struct SeenBlock {
     Part block;
     std::optional<std::uint64_t> hash;

@@ -1,10 +1,9 @@
-// Definitions of hash/memory/record_arena.h: how a large record gets a run of free bytes where the arena has
-// reached its limit. One window of the arena is emptied (hash/memory/record_windows.h); its small records that were
-// used are moved together elsewhere.
+// Definitions of hash/memory/record_arena.h: how a large record gets a run of free bytes once the
+// arena has reached its limit. One window of the arena is emptied (hash/memory/record_windows.h).
+// The small records in it that were used are moved together to another place.
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -13,9 +12,9 @@
 
 namespace hako::hash {
 
-// As long as most records are large, single records are evicted, so that the order of their use
-// decides. If no window can be emptied because other threads have or take free blocks in it, these
-// threads are kept out the next time.
+// As long as most records are large, evicts single records in the order of their use. If no window
+// can be emptied because other threads hold or take free blocks in it, the next try keeps these
+// threads out.
 [[gnu::noinline]] inline std::uint32_t RecordArena::CarveLarge(WriterState& writer, unsigned size_class, Status* error) {
   static constexpr unsigned kRounds = 8, kTries = 16, kPatience = 90;
   writer.AssertBusy();
@@ -34,7 +33,8 @@ namespace hako::hash {
     if (handle == 0) handle = CarveWindow(writer, size_class);
   };
   const auto for_each = [this](auto&& visit) { limit_->ForEachWriter(visit); };
-  // Free blocks that wait in other threads would be in the way.
+  // Take the free blocks of other threads back, because a window that contains one cannot be
+  // emptied.
   const auto return_blocks = [this](sync::WriterState& other) {
     gate_.AssertNoWriters();
     ReturnChunk(static_cast<WriterState&>(other));
@@ -63,15 +63,16 @@ inline std::uint32_t RecordArena::CarveWindow(WriterState& writer, unsigned size
   const std::uint64_t bytes = BytesOf(size_class);
   const std::optional<Part> run = EmptyWindow(writer, bytes);
   if (!run) return 0;
-  // The block begins with the window, so that the window of the next record of this size can be its block.
+  // The block begins where the window begins, so that a later record of this size can replace it
+  // exactly.
   const bool is_taken = pool_->TakePart({run->begin, run->begin + bytes});
   const std::uint32_t handle = is_taken ? HandleAt(run->begin) : TakeFreed(writer, size_class);
   if (handle != 0) pool_->DropOutdated();
   return handle;
 }
 
-// Adds the records and the free bytes of `least`, a part of the section, and of the space around it
-// in the section until there are many records.
+// Adds the records and the free bytes of `least`, a part of the section, and of the parts around it
+// until there are many records.
 inline RecordWindows RecordArena::Survey(WriterState& writer, Part section, Part least) {
   static constexpr unsigned kMost = 40'000;  // takes 4 to 8 ms
   pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
@@ -118,9 +119,9 @@ inline std::optional<Part> RecordArena::EmptyWindow(WriterState& writer, std::ui
   return std::nullopt;
 }
 
-// Takes a run for the records that are moved out of a window, at most a quarter of its size. The
-// run is a smaller window, whose used records are moved, too. `levels`: number of such smaller
-// windows; the records of the last one are evicted.
+// Takes a run for the records that are moved out of a window, of at most a quarter of its size. The
+// run is a smaller window that is emptied in the same way. `levels` is the number of nested
+// windows; the records of the last one are all evicted.
 inline ChunkRest RecordArena::MakeRoomToMove(WriterState& writer, RecordWindows* windows, const RecordWindows::Window& window,
                                              unsigned levels) {
   if (window.moved == 0 || levels == 0) return {};
@@ -150,7 +151,7 @@ inline void RecordArena::EvictWindow(WriterState& writer, Part window, ChunkRest
   limit_->EvictPart(writer, window, [&](std::uint32_t handle) -> std::uint32_t {
     const Part block = PartOf(handle);
     if (block.bytes() > FreeBlockPool::kSmallMax) return 0;
-    // No small block is across the end of a region.
+    // A small block may not cross the end of a region.
     if (const std::uint64_t end = FreeRegions::EndOf(room.next); room.next + block.bytes() > end) skip_to(std::min(end, room.end));
     if (room.bytes() < block.bytes()) return 0;
     const std::uint64_t to = std::exchange(room.next, room.next + block.bytes());

@@ -1,12 +1,13 @@
-// Definitions of hash/memory/record_arena.h: the blocks of a part of the arena are visited in their order, so that
-// to empty a part takes time for its bytes, not for all records.
+// Definitions of hash/memory/record_arena.h: a walk over the blocks of a part of the arena, in
+// order. With it the time to empty a part depends on the size of the part, not on the number of all
+// records.
 //
 // A walk goes from block to block, from the beginning of a region or from the end of a large block over it
-// (hash/memory/large_blocks.h). Each block, also a free one, begins with the lengths of the record that it has or had, or
-// of a record of its size. Other bytes can be anything. The pool knows where a run ends. The bytes
-// of a chunk, which a thread is using, may mislead the walk up to the end of the region, but that
-// region cannot become free anyway. Other bytes are never taken for a record, because the index
-// must name the record.
+// (hash/memory/large_blocks.h). Each block, also a free one, begins with the lengths of the record
+// that it has or had, or of a record of its size. The pool knows where a run ends. The bytes of a
+// chunk that a thread is using can be anything, and may mislead the walk up to the end of the
+// region, but that region cannot become free anyway. Such bytes are never taken for a record,
+// because the index must name the record.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,6 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <optional>
-#include <string_view>
 
 #include "hako/hash/memory/record_arena.h"
 
@@ -56,7 +55,8 @@ void RecordArena::WalkRegion(std::uint64_t at, Part visited, P&& prefetch, F&& v
   }
 }
 
-// The beginning of the block that has the first byte of a region; behind the region if it has no blocks.
+// Returns the beginning of the block that contains the first byte of a region, or the end of the
+// region if it has no blocks.
 inline std::uint64_t RecordArena::FirstBlockIn(std::uint64_t region) const {
   const std::uint32_t handle = large_blocks_.At(region);
   if (handle == LargeBlocks::kNone) return region;
@@ -89,7 +89,7 @@ inline RecordArena::SeenBlock RecordArena::See(std::uint64_t begin) const {
   return {block, KeyHash({to, lengths.key_size})};
 }
 
-// Frees bytes between blocks in use. Small pieces get the lengths of a record of their size.
+// Frees bytes between blocks in use. Stores the lengths of a record of their size in small pieces.
 inline void RecordArena::FreeGap(WriterState& writer, Part gap) {
   pool_->FreeGap(writer.free, {gap.begin, gap.end}, [this](std::uint32_t handle, std::uint64_t bytes) { StoreLengths(handle, bytes); });
 }

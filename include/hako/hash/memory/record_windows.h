@@ -1,9 +1,9 @@
 // The choice of a window: the part of the arena that is emptied to make a run for a large record
 // (hash/memory/record_room-inl.h).
 //
-// Scattered records that were evicted in the order of their use would rarely leave a run. So the
-// units of a section of the arena are surveyed. Among the windows that can become free as a whole,
-// the one whose records are worth least is chosen.
+// If records were evicted only in the order of their use, the freed blocks would be scattered and
+// rarely form a run. So the units of a section of the arena are surveyed, and of the windows that
+// can become free as a whole, the one whose records are worth least is chosen.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ class RecordWindows {
     HAKO_DCHECK(section.begin % kUnit == 0 && section.end % kUnit == 0);
   }
 
-  // A block of a record that begins in the section and can be evicted. `moves`: it should be moved instead.
+  // Adds the block of a record that begins in the section and can be evicted. `moves`: the record
+  // should be moved instead.
   void AddRecord(Part block, std::uint64_t worth, bool moves) {
     ForEachUnit(block, [&](Unit& unit, std::uint64_t bytes) {
       unit.available += bytes;
@@ -51,7 +52,7 @@ class RecordWindows {
   void AddFree(Part bytes) {
     ForEachUnit(bytes, [](Unit& unit, std::uint64_t size) { unit.available += size; });
   }
-  // Whether windows may have parts of it.
+  // Sets whether windows may overlap the part.
   void SetExcluded(Part part, bool is_excluded) {
     ForEachUnit(part, [&](Unit& unit, std::uint64_t) { unit.is_excluded = is_excluded; });
   }
@@ -61,12 +62,12 @@ class RecordWindows {
     return is_excluded;
   }
 
-  // The part of the section whose records and free bytes were added.
+  // Sets the part of the section whose records and free bytes were added.
   void SetSurveyed(Part part) { surveyed_ = part; }
   Part surveyed() const { return surveyed_; }
 
-  // The cheapest window of at least this many bytes; of several, the first one from `start` on.
-  // Records that should be moved are lost beyond `most_moved` bytes.
+  // Returns the cheapest window of at least this many bytes; if there are several, the first one
+  // from `start` on. At most `most_moved` bytes of records are moved; the others are lost.
   std::optional<Window> Choose(std::uint64_t bytes, std::uint64_t start, std::uint64_t most_moved) const {
     const std::size_t width = (bytes + kUnit - 1) / kUnit, end = units_.size() - 1;
     std::optional<std::size_t> best;
@@ -104,8 +105,8 @@ class RecordWindows {
     std::uint64_t moved = 0;
     bool is_excluded = false;
     std::uint64_t cost = 0;
-    // The record that crosses the beginning of the unit: its bytes before that, their cost, and the
-    // cost of the rest.
+    // Of the record that crosses the beginning of the unit: its bytes before the unit, their cost,
+    // and the cost of the rest.
     std::uint64_t before = 0, cost_before = 0, cost_behind = 0;
   };
   static bool IsAvailable(const Unit& unit) { return unit.available >= kUnit && !unit.is_excluded; }
@@ -120,7 +121,7 @@ class RecordWindows {
 
   const Part section_;
   Part surveyed_;
-  std::vector<Unit> units_;  // and one behind the section, for the record across its end
+  std::vector<Unit> units_;  // plus one after the section, for a record that crosses the end
 };
 
 }  // namespace hako::hash

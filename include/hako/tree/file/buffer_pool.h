@@ -1,18 +1,18 @@
-// The pages of a file in memory: the space of TreeDBM (tree/page_space.h). Cached pages lie in page
-// memory as BabyDBM's pages do; all others are only in the file (tree/file/page_store.h) and are loaded
-// on demand. tree/file/page_states.h has the states of a page.
+// The pages of a file in memory: the space of TreeDBM (tree/page_space.h). Cached pages are in page
+// memory like BabyDBM's pages. All others are only in the file (tree/file/page_store.h) and are
+// loaded on demand. tree/file/page_states.h has the states of a page.
 //
-// The line of an evicted page is locked, so a search that reaches one ends up in LoadPage, and a
-// search of cached pages pays nothing. CLOCK (tree/file/page_clock.h) chooses the pages to evict, without a write by
-// readers: the hand takes a cached page, locks its line and appends it to the queue of cooling
-// pages. Pages at the front of the queue are evicted when memory is needed. A thread that asks for
-// a cooling page finds it intact and just unlocks it (the cooling stage of LeanStore: Leis et al.
-// 2018). A page that a long scan has loaded goes to the front of the queue or, where the file is
-// larger than the memory, is evicted soon after the scan has passed it. So a scan needs little
+// The line of an evicted page is locked, so a search that reaches it calls LoadPage, and a search
+// of cached pages pays nothing. CLOCK (tree/file/page_clock.h) chooses the pages to evict, without
+// a write by readers: the hand takes a cached page, locks its line and appends it to the queue of
+// cooling pages. Pages at the front of the queue are evicted when memory is needed. A thread that
+// needs a cooling page finds it intact and only unlocks it (the cooling stage of LeanStore: Leis et
+// al. 2018). A page that a long scan has loaded goes to the front of the queue or, where the file
+// is larger than the memory, is evicted soon after the scan has passed it. So a scan needs little
 // memory and takes none from other threads. Inner pages are never evicted.
 //
-// A scan that has missed many leaves announces the leaves and the inner pages that it will need.
-// Background threads read them in batches, in which neighbours are one read
+// A scan that has missed many leaves requests the leaves and the inner pages that it will need.
+// Background threads read them in batches, adjacent pages by one read
 // (tree/file/page_read_ahead.h).
 //
 // Changed pages (tree/file/dirty_pages.h) stay in memory until a checkpoint (tree/file/checkpointer.h) has
@@ -20,12 +20,12 @@
 // cannot be evicted approach their limit, each thread that changes a page pauses after it has
 // released its locks, for a time that doubles with each 32nd of the limit, up to four milliseconds.
 // So writers slow down to the speed of the device in small steps. The limit is soft: beyond it the
-// pause doubles with each eighth of it, but at least 4 MiB, up to one second. Loading a page never
-// waits for a checkpoint.
+// pause doubles with each further eighth of the limit, or each 4 MiB if that is more, up to one
+// second. Loading a page never waits for a checkpoint.
 //
 // Long values are copied, read, written and freed while no page is locked (tree/file/long_read.h).
-// Until a checkpoint has written them they take separate memory. A thread that stores long values
-// waits for that memory; a thread that changes pages does not.
+// Until a checkpoint has written them they are in separate memory. A thread that stores long values
+// waits if this memory is used up; a thread that changes pages does not.
 //
 // Invariants
 //   1. All memory stays readable (tree/memory/page_arena.h). A page whose memory was freed has another
@@ -47,7 +47,6 @@
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/no_memory.h"
@@ -55,7 +54,6 @@
 #include "hako/base/status.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/format/page_format.h"
-#include "hako/format/record_format.h"
 #include "hako/log/update_log.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/version_lock.h"
@@ -102,12 +100,12 @@ class BufferPool {
 
   struct WriterState : sync::WriterState {
     Status error;
-    log::Lsn lsn = 0;  // position behind the snapshot's last update in the log
+    log::Lsn lsn = 0;  // position after the snapshot's last update in the log
     log::AheadRun logged_ahead;
   };
 
-  // `ask` is called, from any thread, when a checkpoint is due. The limits are lower where the
-  // process has little address space.
+  // `ask` is called, from any thread, when a checkpoint is due. The limits are lower if the process
+  // has little address space.
   static StatusOr<std::unique_ptr<BufferPool>> Create(std::unique_ptr<PageStore<FileT>> store, PoolLimits limits,
                                                       std::function<void()> ask) {
     const std::uint64_t id_capacity = store->pages().id_capacity();
@@ -116,7 +114,7 @@ class BufferPool {
     HAKO_ASSIGN_OR_RETURN(auto arena, PageArena::Create(wanted + kSpare, small, id_capacity));
     HAKO_ASSIGN_OR_RETURN(auto states, storage::ReservedMemory::Reserve(id_capacity));
     HAKO_ASSIGN_OR_RETURN(auto dirty, storage::ReservedMemory::Reserve(id_capacity));
-    // Where the process has little address space, the spare is half of the room for pages.
+    // If the process has little address space, the spare is half of the room for pages.
     const std::uint64_t room = arena->max_page_bytes();
     limits.memory_bytes = std::min(limits.memory_bytes, room - std::min(room / 2, kSpare));
     limits.dirty_bytes = std::min(limits.dirty_bytes, limits.memory_bytes / 2);
@@ -135,7 +133,7 @@ class BufferPool {
     // If many ids are free, they are found now and used first; otherwise the first checkpoint finds
     // them.
     const bool is_sparse = super.num_ids != 0 && super.id_end > PageArena::kFirstId + super.num_ids + super.num_ids / 4 + kIdsSpare;
-    // An error is left to the first checkpoint, which reports it.
+    // The first checkpoint reports the error.
     if (is_sparse && pool->store_->file().IsWritable()) (void)pool->BeginStore();
     return pool;
   }
@@ -212,8 +210,8 @@ class BufferPool {
   // Whether the page is neither in memory nor being loaded.
   bool MustBeRead(std::uint32_t id) const { return clock_.states.Of(id) == PageStates::kEvicted; }
   Status LoadPage(std::uint32_t id, int level, bool once) { return LoadPage(id, {.level = level, .once = once, .must = true}); }
-  // Loads the pages among these that are evicted, by concurrent reads. Pages that fail or find no
-  // room stay evicted.
+  // Loads those of these pages that are evicted, by concurrent reads. Pages that cannot be read, or
+  // for which there is no room, stay evicted.
   void LoadPages(std::span<const std::uint32_t> ids, int level, bool once) {
     if constexpr (BatchFile<FileT>) {
       absl::InlinedVector<typename SharedPageMap<FileT>::ImageRequest, 32> images;
@@ -260,8 +258,8 @@ class BufferPool {
   struct HeldPages : tree::HeldPages {
     explicit HeldPages(BufferPool& pool) ABSL_NO_THREAD_SAFETY_ANALYSIS : tree::HeldPages(pool.holds_) {}
   };
-  // Whether an update of this many pages should hold them: other threads would otherwise have to
-  // wait for the checkpoint that writes them.
+  // Whether an update of this many pages should hold them, because otherwise other threads would
+  // have to wait for the checkpoint that writes them.
   bool IsLarge(std::size_t num_pages) const { return num_pages * HeldPages::kUsualPage > limits_.memory_bytes / 8; }
 
   std::uint8_t mark() const { return dirty_.mark(); }
@@ -289,7 +287,7 @@ class BufferPool {
     clock_.states.mutex.AssertNotHeld();
     needs_eviction_.store(false, std::memory_order_relaxed);
     log_.PauseIfLong();
-    // After a failed checkpoint there may be no disk space for a long time.
+    // No pause after a failed checkpoint: there may be no disk space for a long time.
     if (const std::chrono::microseconds pause = Pause(); pause.count() != 0 && !progress_.has_failed())
       progress_.WaitFor(pause, [this] { return Pause().count() == 0; });
     if (clock_.EvictSome()) needs_eviction_.store(true, std::memory_order_relaxed);
@@ -297,9 +295,9 @@ class BufferPool {
 
   // ---- long values: ids whose images are not pages ----
 
-  // The work that an update defers until it holds no lock: copying values that the tree names
-  // already, and freeing the memory of others. Finish or the destructor does it. REQUIRES: by then
-  // the thread has released its locks, and the values it stored are still valid (unchecked: neither
+  // The work that an update defers until it holds no lock: it copies values that the tree already
+  // names, and frees the memory of others. Finish or the destructor does it. REQUIRES: by then the
+  // thread has released its locks, and the values it stored are still valid (unchecked: neither
   // leaves a trace)
   class Deferred {
    public:
@@ -313,7 +311,8 @@ class BufferPool {
       if (std::exchange(waits_, false)) pool_.WaitForLongValues();
     }
 
-    // Of StoreLong and FreeLong; without memory for that a value is dropped now.
+    // Used by StoreLong and FreeLong: Finish copies the bytes to `to`, and drops the value. If
+    // memory runs out, Drop drops it at once.
     void Fill(std::shared_ptr<UnsavedValue> to, std::string_view value) { copies_.emplace_back(std::move(to), value); }
     void Drop(std::shared_ptr<UnsavedValue> value) { (void)TryPushBack(dropped_, std::move(value)); }
     void Reserve() { copies_.reserve(copies_.size() + 1); }
@@ -328,7 +327,7 @@ class BufferPool {
   using LongRead = tree::LongRead<FileT>;
   bool has_long_values() const { return long_values_.num_values() != 0; }
   // `deferred` copies the value when it finishes; until then readers of the value wait. If too many
-  // values are not in the file yet, the thread then waits, too.
+  // values are not yet in the file, the thread waits after the copy.
   std::uint64_t StoreLong(std::string_view value, Deferred& deferred) {
     std::shared_ptr<UnsavedValue> unsaved = UnsavedValue::Make(value.size());
     if (unsaved == nullptr) return 0;
@@ -372,7 +371,6 @@ class BufferPool {
   void NoteChange() { dirty_.NoteChange(); }
   DirtyPages& dirty() { return dirty_; }
   LongValues& long_values() { return long_values_; }
-  PoolMemory& page_memory() { return page_memory_; }
   PageClock& clock() { return clock_; }
   PageHolds& holds() { return holds_; }
   using Log = log::UpdateLog<log::LogFileOf<FileT>>;
@@ -400,7 +398,7 @@ class BufferPool {
     return false;
   }
 
-  // Pages that are not evicted until they are unpinned. REQUIRES: the caller has locked the page
+  // Keeps a page from being evicted until it is unpinned. REQUIRES: the caller has locked the page
   void Pin(std::uint32_t id) {
     sync::VersionLock(lines_[id].version).AssertLocked();
     sync::MutexLock lock(clock_.states.mutex);
@@ -410,10 +408,10 @@ class BufferPool {
     sync::MutexLock lock(clock_.states.mutex);
     for (const std::uint32_t id : ids) clock_.states.SetFlag(id, PageStates::kPinned, false);
   }
-  // Frees an id that was forgotten, as no checkpoint knows it any more: that of a page, whose line has been
-  // locked since, or of a long value.
+  // Frees a forgotten id, which no checkpoint names now: that of a page, whose line is still
+  // locked, or of a long value.
   void FreeForgotten(std::uint32_t id) { sync::VersionLock(lines_[id].version).IsLocked() ? arena_->FreePage(id) : arena_->FreeId(id); }
-  // The tables have grown, so pages must take less memory.
+  // Call when the tables have grown, so that pages must take less memory.
   void ShrinkMemory() { PageEvacuation(*arena_, clock_).ShrinkTo(page_memory_.Limit()); }
 
  private:
@@ -453,13 +451,12 @@ class BufferPool {
         progress_(std::move(ask)),
         read_ahead_(ahead_max() / kAheadParts + 1, [this](std::span<const std::uint32_t> ids, int level) { LoadSome(ids, level); }) {}
 
-  // Frees the id of a page or a long value: at once, or when the next checkpoint has dropped its
-  // image.
+  // Frees the id of a page or a long value: now, or when the next checkpoint has dropped its image.
   void ForgetId(std::uint32_t id) {
     if (dirty_.Forget(id)) arena_->FreePage(id);
   }
-  // Whether an id names a long value. If the value is in the file, no page has registered the id as
-  // its child.
+  // Whether the id is that of a long value. If the value is in the file, this means that no page
+  // has registered the id as its child.
   bool IsLong(std::uint64_t id) const {
     if (id >= arena_->page_end() || arena_->IsFree(static_cast<std::uint32_t>(id))) return false;
     const auto word = std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed);
@@ -487,9 +484,9 @@ class BufferPool {
     if (before <= limit && before + size > limit) progress_.Ask();
   }
   char* At(std::uint32_t unit) const { return memory_ + std::uint64_t{unit} * format::kPageUnit; }
-  // Installs the images of pages, which are kLoading. A page stays evicted after an error and,
-  // without `must`, if there is no room for it. Checks and copies the images without the lock,
-  // because both take long.
+  // Installs the images of pages that are kLoading. A page stays evicted after an error, and if
+  // there is no room for it unless `must`. Checks and copies the images without the lock, because
+  // both take long.
   void Install(std::span<Arrived> pages, const HowToInstall& how) {
     std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : kImageRoom];
     std::array<std::optional<PageImage>, kInstalledTogether> images;
@@ -503,7 +500,7 @@ class BufferPool {
       for (std::size_t i = 0; i < pages.size(); ++i) {
         if (!images[i]) continue;
         HAKO_TRY { pages[i].status = FindPlace(pages[i].id, *images[i], how.must, &pages[i].unit); }
-        HAKO_CATCH_NO_MEMORY(pages[i].status = NoMemoryError();)  // of an error's text
+        HAKO_CATCH_NO_MEMORY(pages[i].status = NoMemoryError();)  // no memory for the text of an error
       }
     }
     for (std::size_t i = 0; i < pages.size(); ++i) {
@@ -522,7 +519,8 @@ class BufferPool {
     loaded_.NotifyAll();
   }
 
-  // Loads those of these pages that are evicted. Pages that fail or find no room stay evicted.
+  // Loads those of these pages that are evicted. Pages that cannot be read, or for which there is
+  // no room, stay evicted.
   void LoadSome(std::span<const std::uint32_t> ids, int level) {
     if constexpr (BatchFile<FileT>) {
       LoadPages(ids, level, level == 0);
@@ -583,9 +581,10 @@ class BufferPool {
   }
 
   // Registers the children of an inner page. Inner pages are never evicted, so each is loaded once,
-  // and its children are evicted pages that were not registered yet. From now on their lines are
-  // locked and hold the hash of their fences. Returns false if a child is registered already or its
-  // id is not that of an evicted page: then the pages of the file do not form a tree.
+  // and its children are evicted pages that were not yet registered. From then on the lines of the
+  // children are locked and hold the hash of their fences. Returns false if a child is already
+  // registered or its id is not that of an evicted page, which means that the pages of the file do
+  // not form a tree.
   bool RegisterChildren(const PageImage& image) ABSL_EXCLUSIVE_LOCKS_REQUIRED(clock_.states.mutex) {
     const unsigned count = image.num_children();
     PageImage::KeyBuffer buffers[2];

@@ -26,7 +26,7 @@ class CheckpointProgress final : public log::CheckpointRequests {
   void Ask() override { ask_(); }
 
   void Begin() { is_running_.store(true, std::memory_order_relaxed); }
-  // The checkpoint needs no page lock any more.
+  // The checkpoint no longer needs page locks.
   void BeginWriting() { is_writing_.store(true, std::memory_order_relaxed); }
   // The checkpoint has made pages evictable.
   void NoteSaved() {

@@ -2,9 +2,9 @@
 //
 // A checkpoint begins an epoch (tree/file/dirty_pages.h), for which it stops the writers for a moment.
 // Then it locks the pages that were changed before that moment, one by one, encodes them and puts
-// their images into the store (tree/file/page_store.h); a thread that wants to change such a page first
-// captures its image. Pages are pinned until the store has written its buffer; then they can be
-// evicted, before all of the checkpoint is durable.
+// their images into the store (tree/file/page_store.h); a thread that is about to change such a
+// page first captures its image. Pages are pinned until the store has written its buffer. They can
+// then be evicted, before the whole checkpoint is durable.
 //
 // One thread at a time.
 #pragma once
@@ -42,7 +42,8 @@ class Checkpointer {
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  // Makes the tree durable as of one moment of the call. Calls describe(superblock) at that moment.
+  // Makes the tree as it is at one moment of the call durable. Calls describe(superblock) at that
+  // moment.
   template <class ForEachWriter, class F>
   Status Checkpoint(ForEachWriter&& for_each_writer, F&& describe) {
     HAKO_RETURN_IF_ERROR(pool_.BeginStore());
@@ -63,12 +64,13 @@ class Checkpointer {
     std::vector<LongValues::Unsaved> unsaved;
     std::uint64_t held_bytes = 0;
     format::TreeSuperBlock description{};
-    log::Position log;  // position behind the epoch's last update in the log
-    // Ids of the pages whose images were put: of the pinned pages, and of the captured ones.
+    log::Position log;  // position after the epoch's last update in the log
+    // Ids of the pages whose images were put: those that are pinned, and those whose captured image
+    // was put.
     std::vector<std::uint32_t> pinned, captured;
   };
 
-  // No writer is active. The steps that need memory come before any change.
+  // Called while no writer is active. The steps that need memory come before any change.
   template <class F>
   void BeginEpoch(Epoch* epoch, F& describe) {
     pool_.gate().AssertNoWriters();
@@ -132,7 +134,7 @@ class Checkpointer {
       format::PageTail tail;
       const char* const end = pool_.At(line) + shape.size() - sizeof(tail);
       sync::LoadShared(reinterpret_cast<char*>(&tail), end, sizeof(tail));
-      // A writer is active.
+      // A writer may be changing the page.
       if (tail.low > shape.heap || shape.prefix > shape.heap) tail.low = shape.prefix = 0;
       std::string low(std::min<std::size_t>(tail.low, 256), '\0');
       sync::LoadShared(low.data(), end - shape.prefix - tail.low, low.size());
@@ -141,7 +143,7 @@ class Checkpointer {
     std::ranges::sort(changed, [](const Changed& a, const Changed& b) { return a.level != b.level ? a.level < b.level : a.low < b.low; });
     epoch.pages.clear();
     for (const Changed& page : changed) epoch.pages.push_back(page.id);
-    // Reserved now: later, pages are locked and nothing may run out of memory.
+    // Reserve now, because nothing may run out of memory once pages are locked.
     epoch.pinned.reserve(epoch.pages.size());
   }
 

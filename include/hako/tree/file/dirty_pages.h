@@ -1,14 +1,14 @@
 // The pages that were changed since the last checkpoint, and the ids that were freed.
 //
-// A checkpoint begins an epoch (BeginEpoch). A page that is changed gets the mark of the epoch and
-// is registered; its mark is cleared when the checkpoint encodes it. Until then the page has the
-// mark of the previous epoch, and a thread that is about to change the page first captures its
-// image for the checkpoint. So a checkpoint shows a single moment.
+// A checkpoint begins an epoch (BeginEpoch). A page that is changed gets the mark of the present
+// epoch and is registered. The checkpoint clears the mark when it encodes the page. If a thread is
+// about to change a page that still has the mark of the previous epoch, it first captures the
+// page's image for the checkpoint. So a checkpoint shows a single moment.
 //
 // Invariants
 //   1. A page whose mark is not 0 differs from its image. Marks other than mark() belong to the
-//      previous epoch; none of these is left when an epoch begins.
-//   2. An id that a checkpoint knows is reused only after a later checkpoint no longer knows it.
+//      previous epoch; no page has one when an epoch begins.
+//   2. An id that a checkpoint names is reused only after a later checkpoint no longer names it.
 //
 // Thread-safe, except the functions that say otherwise.
 #pragma once
@@ -48,11 +48,11 @@ class DirtyPages {
   struct Epoch {
     std::uint8_t mark = 0;
     std::vector<std::uint32_t> pages;  // registered ids; some were freed since
-    std::vector<std::uint32_t> freed;  // ids whose images are to be dropped
+    std::vector<std::uint32_t> freed;  // ids whose images the checkpoint drops
   };
 
-  // `table` has a byte for each id that a page can have; `inlined`: see EncodePage; `kind`: of the
-  // pages, nullptr = those of a B+ tree.
+  // `table` has a byte for each id that a page can have. For `inlined` see EncodePage. `kind` is
+  // the kind of the pages; nullptr = pages of a B+ tree.
   DirtyPages(storage::ReservedMemory table, const PageArena& pages, unsigned inlined, const PageKind* kind = nullptr)
       : table_(std::move(table)),
         flags_(reinterpret_cast<std::uint8_t*>(table_.base())),
@@ -108,8 +108,8 @@ class DirtyPages {
     sync::MutexLock lock(mutex_);
     flags_[id] |= kNew;
   }
-  // Returns true if no checkpoint knows the id, so it can be reused at once. Otherwise the next
-  // checkpoint drops its image.
+  // Returns true if no checkpoint names the id, so that it can be reused at once. Otherwise the
+  // next checkpoint drops its image.
   bool Forget(std::uint32_t id) {
     sync::MutexLock lock(mutex_);
     const bool is_new = (flags_[id] & kNew) != 0;
@@ -135,23 +135,24 @@ class DirtyPages {
 
   // ---- checkpoints: for one thread ----
 
-  // PrepareEpoch needs memory; BeginEpoch, which follows it, does not. Ids are below `id_end`.
+  // Call PrepareEpoch, which needs memory, then BeginEpoch, which needs none. Ids are below
+  // `id_end`.
   // REQUIRES: no writer is active (checked in Checkpointer::BeginEpoch)
   void PrepareEpoch(std::uint32_t id_end);
   void BeginEpoch(Epoch* epoch);
-  // From now on a checkpoint knows this id of a long value.
+  // From now on a checkpoint names this id of a long value.
   void NoteKnown(std::uint32_t id) {
     sync::MutexLock lock(mutex_);
     flags_[id] &= static_cast<std::uint8_t>(~kNew);
   }
-  // From now on the pages of the epoch can be registered again, and a checkpoint knows their ids.
+  // From now on the pages of the epoch can be registered again, and a checkpoint names their ids.
   void Unregister(const Epoch& epoch);
   // Returns the images that were captured since the last call.
   std::vector<Captured> TakeCaptured() {
     sync::MutexLock lock(mutex_);
     return std::exchange(captured_, {});
   }
-  // Call this once no page has the epoch's mark any more, or when the checkpoint has failed.
+  // Call this once no page has the mark of the epoch, or when the checkpoint has failed.
   void EndCapturing() { collecting_.store(false, std::memory_order_relaxed); }
   // Pages of this many bytes were written and can be evicted.
   void NoteWritten(std::uint64_t bytes) { frozen_bytes_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed); }
@@ -168,7 +169,7 @@ class DirtyPages {
 
  private:
   enum : std::uint8_t {
-    kNew = 0x01,       // no checkpoint knows the id
+    kNew = 0x01,       // no checkpoint names the id
     kUnlisted = 0x02,  // the id belongs in freed_, but there was no memory to add it
     // 0x60: the mark with which the page is registered, or 0
   };
@@ -208,10 +209,10 @@ class DirtyPages {
   const PageKind* const kind_;
 
   alignas(64) std::atomic<std::uint8_t> mark_{kMarks[0]};  // mark of the pages that are changed now
-  std::atomic<bool> collecting_{false};                    // pages have the previous epoch's mark
+  std::atomic<bool> collecting_{false};                    // whether pages may have the previous epoch's mark
   alignas(64) std::atomic<std::int64_t> bytes_{0};         // of pages with the current mark
   std::atomic<std::int64_t> long_bytes_{0};
-  // Of pages that the checkpoint under way has not written yet.
+  // Bytes of pages that the running checkpoint has not yet written.
   std::atomic<std::int64_t> frozen_bytes_{0};
   std::atomic<bool> changed_{false};
 
@@ -250,7 +251,7 @@ inline void DirtyPages::BeginEpoch(Epoch* epoch) {
 }
 
 inline void DirtyPages::Unregister(const Epoch& epoch) {
-  static constexpr std::size_t kTogether = 256;  // per lock, as writers wait for it
+  static constexpr std::size_t kTogether = 256;  // pages per hold of the lock, for which writers wait
   for (std::span<const std::uint32_t> ids = epoch.pages; !ids.empty(); ids = ids.subspan(std::min(ids.size(), kTogether))) {
     sync::MutexLock lock(mutex_);
     for (const std::uint32_t id : ids.first(std::min(ids.size(), kTogether))) {

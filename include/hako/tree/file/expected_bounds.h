@@ -1,7 +1,7 @@
-// The fences that a page must have when it is loaded, as its parent names them. In place of hints,
-// the line of a page that was not loaded yet stores a hash of them. The line of an evicted page
-// that was in memory before stores 0: its fences were checked then, and do not change while it is
-// evicted.
+// The fences that a page must have when it is loaded, as its parent gives them. The line of a page
+// that was never loaded stores a hash of them in place of its hints. The line of an evicted page
+// that was in memory before stores 0: its fences were checked then, and do not change while the
+// page is evicted.
 #pragma once
 
 #include <atomic>

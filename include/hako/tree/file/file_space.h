@@ -1,6 +1,6 @@
 // Allocates the space of a tree file. Space that the last checkpoint needs is reused only when a
-// later one is durable, and not while a checkpoint is pinned. Some space is kept in reserve, so
-// that a checkpoint still succeeds on a device that has become full, and removals can make room.
+// later one is durable, and not while a checkpoint is pinned. Some space is reserved, so that a
+// checkpoint still succeeds on a device that has become full, and removals can make room.
 //
 // One thread at a time.
 #pragma once
@@ -44,14 +44,14 @@ class FileSpace {
     if (!file_.is_short()) HAKO_RETURN_IF_ERROR(KeepReserve(least));
     const std::uint64_t good = is_moving_ ? least : std::min(most, std::max(least, kGoodRun));
     for (const std::uint64_t want : {good, least}) {
-      if (want >= no_run_of_) continue;  // so that not each image searches the whole space again
+      if (want >= no_run_of_) continue;  // so that not every image searches the whole space
       if (const Run run = map_.Take(want, most); run.units != 0) return run;
       no_run_of_ = want;
     }
     HAKO_RETURN_IF_ERROR(GrowBy(std::max({least, GrowthMin(), map_.end() / 16}), least));
     return map_.Take(least, most);
   }
-  // Until the next Commit, each image goes as far to the front of the file as it can.
+  // Until the next Commit, each image is written as far to the front of the file as possible.
   void PreferFront() { is_moving_ = true; }
   // Frees the units of a run from the first `kept` on.
   void Free(const Run& run, std::uint64_t kept = 0) {
@@ -92,9 +92,9 @@ class FileSpace {
     return absl::OkStatus();
   }
 
-  // The steps of a commit. PrepareCommit may fail, and changes nothing. NoteWritten is called once
-  // a superblock that names the allocated space may be in the file, Commit once that superblock is
-  // durable.
+  // The steps of a commit. PrepareCommit may fail, and changes nothing. Call NoteWritten once a
+  // superblock that names the allocated space may be in the file, and Commit once that superblock
+  // is durable.
   void PrepareCommit() { released_.reserve(released_.size() + retired_.size()); }
   void NoteWritten() { map_.ForgetYoung(); }
   void Commit() {
@@ -129,8 +129,7 @@ class FileSpace {
   // Shorter runs are taken only when the file would otherwise have to grow.
   static constexpr std::uint64_t kGoodRun = (64 << 10) / format::kTreeUnit;
 
-  // Grows the file by `good` units, more than are needed now, or by `least` if the device is nearly
-  // full.
+  // Makes the file longer by `good` units, or by `least` if the device is nearly full.
   Status GrowBy(std::uint64_t good, std::uint64_t least) {
     Status status;
     for (const std::uint64_t more : {good, least}) {
@@ -146,8 +145,8 @@ class FileSpace {
     file_.set_short(true);
     return status;
   }
-  // Grows the file unless the reserve and `units` are free. The reserve of a small file is as large
-  // as its images.
+  // Makes the file longer unless `units` units beside the reserve are free. The reserve of a small
+  // file is as large as its images.
   Status KeepReserve(std::uint64_t units) {
     const std::uint64_t least = std::min(kReserveMin, std::max(kReserveMin / 8, map_.used_units()));
     const std::uint64_t wanted = units + std::max(least, map_.end() / 64), free = map_.free_units();
@@ -167,7 +166,7 @@ class FileSpace {
   std::vector<Run> released_;  // freed before the last checkpoint; a pinned checkpoint may need them
   unsigned num_pins_ = 0;
   bool is_moving_ = false;  // see PreferFront
-  // This checkpoint has found that there is no free run of this many units.
+  // This checkpoint has found no free run of this many units.
   std::uint64_t no_run_of_ = ~std::uint64_t{0};
 };
 

@@ -1,5 +1,5 @@
-// Which units of a file are in use: a bit for each. Also which of these are young, that is, were
-// allocated since the last checkpoint, so that no checkpoint needs them.
+// A bitmap of the units of a file that are in use, and of those that are young: allocated since the
+// last checkpoint, so that no checkpoint needs them.
 //
 // Not thread-safe.
 #pragma once
@@ -23,7 +23,7 @@ class FreeSpaceMap {
     std::uint64_t units = 0;
   };
 
-  // All units in [first, end) are free, all before are in use.
+  // Makes all units in [first, end) free, and all units before them used.
   void Reset(std::uint64_t first, std::uint64_t end) {
     used_.assign(end / 64 + 1, 0);
     used_in_.assign(end / kPart + 1, 0);
@@ -67,7 +67,7 @@ class FreeSpaceMap {
     return true;
   }
 
-  // The next search for free runs starts at the front.
+  // Makes the next search for free runs start at the front.
   void Rewind() { next_ = first_; }
 
   // Takes the next free run of at least `least` units, and at most `most` units of it; an empty run
@@ -85,12 +85,11 @@ class FreeSpaceMap {
     used_units_ -= units;
   }
 
-  // An entry (size, place) says that no free run of that size or more begins before that place.
-  // Valid as long as nothing is freed. Sizes and places ascend together.
+  // For each size, a place before which no free run of that size or more begins. Valid as long as
+  // nothing is freed. Sizes and places ascend together.
   using Front = std::map<std::uint64_t, std::uint64_t>;
   // Takes the first `units` consecutive free units that begin below `to`; an empty run if there are
-  // none. All calls with one Front together read the map once for each size, not once for each
-  // call.
+  // none. All calls with one Front together read the map once per size, not once per call.
   Run TakeFirst(std::uint64_t units, std::uint64_t to, Front* front) {
     const auto above = front->upper_bound(units);
     const std::uint64_t from = above == front->begin() ? first_ : std::prev(above)->second;
@@ -112,7 +111,7 @@ class FreeSpaceMap {
     young_runs_.clear();
   }
 
-  // Words of the map that searches have read: a measure of their cost.
+  // The number of words of the map that searches have read, which measures their cost.
   std::uint64_t words_read() const { return words_read_; }
 
   // Calls visit(place, units) for each run of used units, from the `first` of Reset on.
@@ -133,7 +132,7 @@ class FreeSpaceMap {
     std::uint64_t units = 0;
     while (units < most) {
       const std::uint64_t at = place + units;
-      // The common case in a large file.
+      // A part that is fully in use is the common case in a large file.
       if (used && at % kPart == 0 && used_in_[at / kPart] == kPart) {
         units += kPart;
         continue;
@@ -146,8 +145,8 @@ class FreeSpaceMap {
     }
     return std::min(units, most);
   }
-  // Returns where the run of free units that ends at `end`, the end of a part, begins, but at least
-  // `floor`.
+  // Returns the beginning of the run of free units that ends at `end`, but at least `floor`. `end`
+  // must be the end of a part.
   std::uint64_t FreeBefore(std::uint64_t end, std::uint64_t floor) const {
     while (end > floor) {
       const auto free = static_cast<unsigned>(std::countl_zero(used_[end / 64 - 1]));
@@ -161,7 +160,7 @@ class FreeSpaceMap {
     for (std::uint64_t at = from; at < to;) {
       const std::uint64_t part_end = (at / kPart + 1) * kPart;
       const std::uint64_t free = kPart - used_in_[at / kPart];
-      // A long enough run that begins here must continue behind the part.
+      // A long enough run that begins here must continue past the part.
       if (free < least && part_end <= end_) {
         at = free == 0 ? part_end : FreeBefore(part_end, at);
         if (at == part_end) continue;
@@ -176,7 +175,7 @@ class FreeSpaceMap {
     return {};
   }
   void MakeYoung(const Run& run) {
-    young_runs_.push_back(run);  // first, as it may throw
+    young_runs_.push_back(run);  // first, because it may throw
     SetUsed(run.place, run.units, true);
     Fill(young_, run.place, run.units, true);
     used_units_ += run.units;

@@ -19,27 +19,29 @@
 
 namespace hako::tree {
 
-// What the updates of a pool share that hold pages. One at a time does.
+// The state that the updates that hold pages share. One update at a time holds pages.
 struct PageHolds {
   PageClock& clock;
   PoolMemory& memory;
   CheckpointProgress& progress;
   format::PageLine* const lines;
   sync::Mutex mutex ABSL_ACQUIRED_BEFORE(kMaintenanceLocks){};
-  // The bytes that finished updates hold until a checkpoint that began later has ended.
+  // The bytes that finished updates still hold, until a checkpoint that begins after them has
+  // ended.
   std::atomic<std::uint64_t> unsaved_bytes{0};
 };
 
 // Pages that are not evicted while the object lives: those of an update of more keys than the pool
 // has room for.
 //
-// Their size is added to the memory limit meanwhile and, if they were changed, until the next
-// checkpoint has written them. So no other thread has to wait for that checkpoint because of them.
-// One update at a time holds pages. It begins when the pages of the previous update are written, or
-// when checkpoints have failed. While a page is locked, only Release and Add may be called.
+// Their size is added to the memory limit as long as they are held and, if they were changed, until
+// the next checkpoint has written them. So no other thread has to wait for that checkpoint because
+// of them. One update at a time holds pages. It begins when the pages of the previous update are
+// written, or when checkpoints have failed. While a page is locked, only Release and Add may be
+// called.
 class ABSL_SCOPED_LOCKABLE HeldPages {
  public:
-  // Bytes of a page, as a rule.
+  // Bytes of a typical page.
   static constexpr std::uint64_t kUsualPage = 8192;
 
   explicit HeldPages(PageHolds& holds) ABSL_EXCLUSIVE_LOCK_FUNCTION(holds.mutex) : holds_(holds) {
@@ -58,13 +60,12 @@ class ABSL_SCOPED_LOCKABLE HeldPages {
     holds_.mutex.Unlock();
   }
 
-  // Makes room for pages that will be loaded and added, instead of the room that the last call has
-  // made.
+  // Makes room for pages that will be loaded and added. Replaces the room of the last call.
   void MakeRoomFor(std::size_t num_pages) {
     const std::uint64_t before = std::exchange(room_, num_pages * kRoom);
     holds_.memory.AddHeld(room_ - before);
   }
-  // False if the page is not in memory.
+  // Holds a page. Returns false if it is not in memory.
   bool Add(std::uint32_t id) {
     PageStates& states = holds_.clock.states;
     sync::MutexLock lock(states.mutex);
@@ -83,7 +84,7 @@ class ABSL_SCOPED_LOCKABLE HeldPages {
 
   // Stops holding the pages. `changed`: the update has changed them.
   void Release(bool changed) {
-    static constexpr std::size_t kTogether = 256;  // per lock, as other threads wait for it
+    static constexpr std::size_t kTogether = 256;  // pages per hold of the lock, for which other threads wait
     MakeRoomFor(0);
     const std::uint64_t bytes = ids_.size() * kRoom;
     PageStates& states = holds_.clock.states;

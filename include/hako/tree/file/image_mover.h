@@ -1,5 +1,5 @@
-// Moves images to the front of the file of a tree, so that it can be cut. The next commit makes the moves
-// take effect, and moves the nodes of the page map.
+// Moves images to the front of the file of a tree, so that the file can be truncated. The next
+// commit makes the moves take effect, and moves the nodes of the page map.
 //
 // One thread, which may run checkpoints between two calls.
 #pragma once
@@ -28,11 +28,12 @@ class ImageMover {
   using Entry = format::PageEntry;
 
  public:
-  // Finds the images and nodes that lie too far back. The space is that of a checkpoint that has begun.
+  // Finds the images and nodes that lie too far back. REQUIRES: a checkpoint has begun (unchecked:
+  // the space does not tell)
   static StatusOr<ImageMover> Begin(SharedPageMap<FileT>& pages, FileSpace<FileT>& space, TreeFile<FileT>& file) {
     ImageMover mover(pages, space, file);
     HAKO_RETURN_IF_ERROR(pages.ForEach([&](int level, std::uint64_t number, const Entry& entry) {
-      // The image already lies near enough to the front.
+      // Skip an image that is near enough to the front.
       if ((entry.place() + entry.units()) * format::kTreeUnit <= space.used_bytes()) return absl::OkStatus();
       if (level < 0) {
         mover.images_.push_back({static_cast<std::uint32_t>(number), entry});
@@ -49,8 +50,8 @@ class ImageMover {
   std::uint64_t num_nodes() const { return num_nodes_; }  // of the page map, that the next commit moves
   bool is_done() const { return next_ == images_.size(); }
 
-  // Moves images, the last one first, as far as there is room, and returns how many. Starts no further image
-  // after `max_bytes`. Images that move to adjacent places are written together.
+  // Moves images, the last one first, as long as there is room, and returns how many. Stops after
+  // `max_bytes`. Images that move to adjacent places are written together.
   StatusOr<std::uint64_t> Move(std::uint64_t max_bytes) {
     space_->PreferFront();
     const AlignedBuffer buffer = MakeAlignedBuffer(kPart, HugePagesFor(file_->size(), kPart));
@@ -68,7 +69,7 @@ class ImageMover {
     for (std::uint64_t moved_bytes = 0; !is_done() && moved_bytes < max_bytes;) {
       const auto& [id, entry] = images_[next_++];
       HAKO_ASSIGN_OR_RETURN(const Entry now, pages_->EntryOf(id));
-      // A checkpoint has written the image elsewhere.
+      // Skip an image that a checkpoint has written elsewhere.
       if (std::memcmp(&now, &entry, sizeof(entry)) != 0) continue;
       const std::uint64_t size = entry.units() * format::kTreeUnit;
       const FreeSpaceMap::Run run = space_->map().TakeFirst(entry.units(), entry.place(), &front_);

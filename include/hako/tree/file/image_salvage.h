@@ -1,11 +1,11 @@
 // Finds the images that the last checkpoint of a damaged file of pages names, for a salvage of its pages
 // (tree/file/page_salvage.h, array/array_salvage.h).
 //
-// The page map names all images of the last checkpoint, with their checks. So the map finds each
-// image without other pages, and an image that passes its check belongs to the checkpoint and is
-// not an older one. A damaged node of the map costs the images below it: an image has no check
-// inside it, and the file may have older images of the same page, so a scan of the file could not
-// tell right values from stale ones.
+// The page map names all images of the last checkpoint, with their checks. So each image is found
+// without other pages, and an image that passes its check belongs to the checkpoint and is not an
+// older one. If a node of the map is damaged, the images below it are lost. A scan of the file
+// could not replace the node: images have no check inside, and the file may have older images of
+// the same page, so a scan could not tell right values from stale ones.
 //
 // Not thread-safe.
 #pragma once
@@ -28,7 +28,7 @@ class ImageSalvage {
  public:
   using Entry = format::PageEntry;
 
-  // `super` is checked. The file must outlive the object.
+  // `super` must be checked. The file must outlive the object.
   ImageSalvage(const storage::DamagedFile<FileT>& file, const format::TreeSuperBlock& super)
       : file_(file), report_(file.report()), super_(super) {}
 
@@ -41,7 +41,8 @@ class ImageSalvage {
   bool IsInside(const Entry& entry) const {
     return entry.place() >= format::kTreeFirstUnit && entry.place() <= super_.end && entry.units() <= super_.end - entry.place();
   }
-  // Whether the bytes that the entry of an id names, without those from out.size() on, pass its check.
+  // Reads the bytes that the entry of an id names, up to out.size() of them. Returns whether they
+  // pass the check.
   bool ReadImage(std::uint64_t id, const Entry& entry, std::span<std::byte> out) const { return Read(entry, SeedOf(id), out); }
 
   // Calls visit(id, entry) for each image, in ascending order of ids. Reports damaged nodes of the map, and

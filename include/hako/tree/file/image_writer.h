@@ -1,6 +1,6 @@
 // Writes images to free space of a tree file. It collects them in a buffer, for which it takes runs
-// of free units, so the device gets few and long writes, in the order in which the images come. The
-// buffer is as large as checkpoints need, up to a mebibyte. A larger value is written directly.
+// of free units, so the device gets few long writes, in the order of the images. The buffer is as
+// large as checkpoints need, up to a mebibyte. A larger value is written directly.
 //
 // One thread at a time.
 #pragma once
@@ -42,7 +42,7 @@ class ImageWriter {
     buffer_ = MakeAlignedBuffer(wanted * format::kTreeUnit);
     room_ = wanted;
   }
-  // Copies an image to the buffer, with zeros behind it, and returns its entry, whose check covers
+  // Copies an image to the buffer, with zeros after it, and returns its entry, whose check covers
   // `checked` bytes.
   StatusOr<Entry> Write(std::span<const std::byte> image, std::uint64_t seed, std::uint64_t checked) {
     const std::uint64_t units = format::TreeUnitsFor(image.size());
@@ -68,7 +68,7 @@ class ImageWriter {
     ++num_flushes_;
     return absl::OkStatus();
   }
-  // When a Write changes this number, all images that were written before it can be read from the
+  // Once a Write changes this number, all images written before that Write can be read from the
   // file.
   std::uint64_t num_flushes() const { return num_flushes_; }
   // Drops the images in the buffer.
@@ -83,7 +83,7 @@ class ImageWriter {
   static constexpr std::uint64_t kRoomFirst = (64 << 10) / format::kTreeUnit, kGrowth = 4;
   static_assert(kRoomFirst * format::kTreeUnit >= format::kPageImageMax);
 
-  // Makes the buffer larger if possible; if `units` do not fit, makes it at least that large.
+  // Writes the buffer, then makes it larger if possible; at least large enough for `units`.
   Status FlushAndGrow(std::uint64_t units) {
     HAKO_RETURN_IF_ERROR(Flush());
     if (room_ == kRunUnits) return absl::OkStatus();

@@ -1,10 +1,10 @@
 // Reads a long value of a tree in a file, while nothing is locked.
 //
 // A leaf names a long value by its id and its size. The bytes are in memory until a checkpoint has
-// written them (UnsavedValue), then in the file. Bytes that a thread has read for a name are the
-// value of that name as long as the page map has the same check for the id: an id may be reused,
-// even for a value of the same size, but the check covers the bytes. An error counts only if the
-// value has not been moved since: its old place may have been cut off or used again.
+// written them (UnsavedValue), then in the file. An id may be reused, even for a value of the same
+// size. But the page map has a check of the bytes of each id, so bytes that were read are the right
+// value as long as the check is unchanged. An error counts only if the value has not been moved
+// since, because its old place may have been cut off or reused.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@
 
 namespace hako::tree {
 
-// Reads a long value in alternating steps: Has, while the leaf that names it is locked or its
-// version is checked afterwards; Read, with nothing locked; Has again, until it returns true. A
-// value that was replaced meanwhile is read again.
+// Reads a long value in alternating steps: Has, while the leaf that names the value is locked or
+// its version is checked afterwards; Read, with nothing locked; Has again, until it returns true. A
+// value that was replaced in between is read again.
 template <File FileT>
 class LongRead {
  public:
-  // Of a pool whose store has the file.
+  // Reads from the store of this pool.
   template <class Pool>
   explicit LongRead(Pool& pool) : store_(&pool.store()), values_(&pool.long_values()), id_max_(pool.id_mask()) {}
 
-  // Whether status() and bytes() are those of the value of this name. Never waits for the thread
-  // that stores it.
+  // Whether status() and bytes() are those of the value with this name. Never waits for the thread
+  // that stores the value.
   bool Has(const format::OverflowValue& name) {
     const auto id = static_cast<std::uint32_t>(name.place);
     if (name.place != name_.place || name.size != name_.size) Forget();
@@ -49,7 +49,7 @@ class LongRead {
       Forget();
       return unsaved_->is_filled();
     }
-    // Checked before memory is taken: the file cannot hold a value of this size. If the value was
+    // Check before taking memory that the file can hold a value of this size. If the value was
     // replaced meanwhile, the leaf has another version.
     if (!has_read_ && name.size > store_->file().Size()) {
       status_ = absl::DataLossError("a reference to a long value is damaged");
@@ -63,10 +63,10 @@ class LongRead {
     if (!status_.ok() && now->place() != entry_.place()) return false;
     return now->units() == entry_.units() && now->check == entry_.check;
   }
-  // After Has returned false: whether the reason is that the thread that stores the value has not
-  // filled it in yet. Read waits for that thread.
+  // Call after Has returned false. Returns whether the thread that stores the value has not yet
+  // filled it in. Read waits for that thread.
   bool IsBeingFilled() const { return unsaved_ != nullptr && !unsaved_->is_filled(); }
-  // Reads the value that the last Has asked for, into `out` if given.
+  // Reads the value of the last call of Has, into `out` if given.
   void Read(char* out = nullptr) {
     if (unsaved_ != nullptr) return (void)unsaved_->Wait();
     has_read_ = true;

@@ -1,4 +1,5 @@
-// The long values of a tree that no checkpoint has written yet, by id, and the number of all.
+// The long values of a tree that no checkpoint has written yet, by id, and the number of all long
+// values.
 //
 // Thread-safe.
 #pragma once
@@ -23,7 +24,7 @@ class LongValues {
   using Pointer = std::shared_ptr<UnsavedValue>;
   using Unsaved = std::pair<std::uint32_t, Pointer>;
 
-  // `num_values`: in the file.
+  // `num_values` is the number of long values in the file.
   explicit LongValues(std::uint64_t num_values) : num_values_(num_values) {}
   LongValues(const LongValues&) = delete;
   LongValues& operator=(const LongValues&) = delete;

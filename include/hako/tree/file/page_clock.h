@@ -1,8 +1,8 @@
-// Chooses the cached pages that go when memory is needed, and evicts them.
+// Chooses cached pages when memory is needed, and evicts them.
 //
 // The hand of the CLOCK takes a cached page, locks its line and appends it to the queue of cooling pages.
-// Pages at the front of the queue are evicted. tree/file/page_states.h has the states of a page, under whose
-// mutex the lists here are, too. tree/file/buffer_pool.h says why.
+// Pages at the front of the queue are evicted. tree/file/page_states.h has the states of a page;
+// its mutex also guards the lists here. tree/file/buffer_pool.h has the reasons for the design.
 //
 // Invariant: a page is not evicted if it differs from its image, or is an inner page, the root, kPinned or
 // kHeld.
@@ -49,7 +49,7 @@ class PageClock {
     if (!states.Has(id, PageStates::kListed)) states.SetFlag(id, PageStates::kListed, TryPushBack(resident_, id));
     return states.Has(id, PageStates::kListed);
   }
-  // Takes the memory to list so many pages more.
+  // Reserves memory to list this many more pages.
   void Reserve(std::size_t num_pages) {
     sync::MutexLock lock(states.mutex);
     if (resident_.capacity() - resident_.size() < num_pages)
@@ -63,7 +63,7 @@ class PageClock {
     return {};
   }
 
-  // Allocates memory for a page that is changed. Evicts other pages for it, but waits for nothing.
+  // Allocates memory for a page that is changed. Evicts other pages if needed, but never waits.
   std::uint32_t TakeForChange(unsigned units) {
     sync::MutexLock lock(states.mutex);
     for (unsigned gone = 0; gone < kCooledAtOnce && EvictOne(); ++gone) {
@@ -71,24 +71,24 @@ class PageClock {
     }
     return memory_.TakeBeyondLimit(units);  // until the next checkpoint
   }
-  // Allocates memory for a page to load; evicts other pages for it. Returns 0 if there is no memory
-  // or, without `must`, none within the limit.
+  // Allocates memory for a page to load. Evicts other pages if needed. Returns 0 if there is no
+  // memory or, unless `must`, none within the limit.
   std::uint32_t TakeForLoad(unsigned units, bool must) ABSL_EXCLUSIVE_LOCKS_REQUIRED(states.mutex) {
     std::uint32_t unit = 0;
     for (bool has_evicted = false;; has_evicted = true) {
       const std::uint64_t limit = memory_.Limit();
       if (memory_.used_bytes() + units * format::kPageUnit <= limit / 8 * 7) unit = memory_.Take(units, limit);
       if (unit != 0) return unit;
-      // If few pages can be evicted, one eviction must be enough: otherwise each load would evict
-      // many pages.
+      // If few pages can be evicted, stop after one eviction, because otherwise each load would
+      // evict many pages.
       if (has_evicted && dirty_.staying_bytes() > static_cast<std::int64_t>(limit / 2)) break;
       if (!EvictOne()) break;
     }
     return must ? memory_.TakeBeyondLimit(units) : 0;  // until the next checkpoint has ended
   }
 
-  // Evicts pages beyond the limit, as far as other threads need not wait long for the lock. True if more
-  // should go.
+  // Evicts pages beyond the limit, but only a few, because other threads wait for the lock. Returns
+  // true if more should be evicted.
   bool EvictSome() {
     sync::MutexLock lock(states.mutex);
     for (unsigned evicted = 0; memory_.IsOverLimit() && EvictOne();) {
@@ -100,7 +100,7 @@ class PageClock {
   // within the limit. Evicts a few at a time, because other threads wait for the lock.
   void EvictToLimit(std::uint64_t bytes) {
     static constexpr std::uint64_t kStep = 128 << 10;
-    std::size_t vain = 0;  // pages visited since the last eviction; ends when it reaches all
+    std::size_t vain = 0;  // pages visited since the last eviction; the loop ends when all were visited
     for (bool goes_on = true; goes_on;) {
       const std::uint64_t step = std::min(bytes, kStep);
       bytes -= step;
@@ -112,7 +112,8 @@ class PageClock {
       goes_on = bytes != 0 || (memory_.IsOverLimit() && vain < resident_.size());
     }
   }
-  // A scan has passed a page that a scan has loaded. Evicts such pages but for the last `most`.
+  // Call when a scan has passed a page that a scan has loaded. Evicts such pages, except the last
+  // `most`.
   void EvictBehindScan(std::uint32_t id, std::size_t most) {
     sync::MutexLock lock(states.mutex);
     behind_.push_back(id);
@@ -123,14 +124,14 @@ class PageClock {
 
  private:
   static constexpr std::size_t kCooledAtOnce = 16;
-  // Moves of the hand, over kCooledAtOnce pages each, to find one page to evict.
+  // The most moves of the hand, over kCooledAtOnce pages each, to find one page to evict.
   static constexpr unsigned kMovesMax = 8;
   // Pages that a thread evicts before it releases the lock, for which other threads wait.
   static constexpr unsigned kEvictedAtOnce = 64;
 
-  // Evicts a page. Returns false if a few moves of the hand have found none to evict: when most
-  // pages are dirty, a longer search would cost more than the load. The next call continues where
-  // this one ended.
+  // Evicts a page. Returns false if a few moves of the hand have found none to evict: if most pages
+  // are dirty, a longer search would cost more than the load. The next call continues where this
+  // one ended.
   bool EvictOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(states.mutex) {
     for (unsigned moves = 0; moves < kMovesMax; ++moves) {
       CoolSome();

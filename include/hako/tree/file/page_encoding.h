@@ -6,7 +6,6 @@
 #include <cstring>
 #include <span>
 
-#include "hako/base/assert.h"
 #include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
@@ -83,8 +82,8 @@ std::size_t Pack(std::span<const char> image, char* out) {
 }
 
 // Returns the image itself, or decompresses it into `room`. REQUIRES: `room` has kPageImageMax + 8
-// bytes if there may be compressed images; with less a compressed image is refused (unchecked: without
-// them any room will do)
+// bytes if there may be compressed images (unchecked: without such images any room is enough; with
+// less room a compressed image is refused)
 template <PageCodec Codec>
 StatusOr<std::span<const std::byte>> Unpack(std::uint32_t id, std::span<const std::byte> image, std::span<std::byte> room) {
   format::PageImageHeader header;

@@ -1,4 +1,5 @@
-// Moves the pages at the end of page memory to free memory before it, so that the end can be returned.
+// Moves the pages at the end of page memory to free memory before them, so that the end can be
+// returned to the system.
 //
 // One thread at a time, beside readers and writers.
 #pragma once
@@ -20,8 +21,8 @@ class PageEvacuation {
  public:
   PageEvacuation(PageArena& arena, PageClock& clock) : arena_(arena), clock_(clock) {}
 
-  // Page memory is to take at most this many bytes, as far as the pages can be moved. Without memory for a
-  // list of the pages only memory that is free at the end is returned.
+  // Shrinks page memory to this many bytes, as far as the pages can be moved. If there is no memory
+  // for a list of the pages, returns only the free memory at the end.
   void ShrinkTo(std::uint64_t limit) {
     if (arena_.page_bytes() <= limit) return;
     const std::uint64_t end = limit - limit / 64;

@@ -1,8 +1,8 @@
 // The image of a page as read from a file (format/tree_file_format.h).
 //
-// A valid check does not prove that the bytes make sense: they may be forged. Parse checks
-// everything on which the code that searches and changes the page relies, so that no image can lead
-// that code outside the page or into an endless loop.
+// A valid check does not prove that the content is valid, because it may be forged. Parse checks
+// everything on which the code that searches and changes the page relies. So no image can make that
+// code access memory outside the page or loop forever.
 #pragma once
 
 #include <algorithm>
@@ -162,7 +162,7 @@ class PageImage {
     if (!bytewise && shape_.prefix != 0) return "prefix in an order without prefixes";
     if (tail_.edges != 0) return nullptr;
     if (order.compare(low(), high()) >= 0) return "fences out of order";
-    // `high` is greater, so it does not end where the two begin to differ.
+    // `high` is greater than `low`, so it has a byte where the two begin to differ.
     const std::size_t prefix = shape_.prefix;
     if (bytewise && (prefix >= high().size() || !low().starts_with(this->prefix()) || !high().starts_with(this->prefix()) ||
                      (prefix < low().size() && low()[prefix] == high()[prefix])))
@@ -175,8 +175,7 @@ class PageImage {
   const char* FlawInSlots(const Order& order, unsigned fixed, std::uint32_t id_end) const {
     // The first slot that has a key.
     const unsigned count = shape_.count, first = shape_.level() > 0 ? 1 : 0;
-    // Cells are adjacent: each has two ends, and each place where two of them meet is an end of
-    // both.
+    // Cells must be adjacent: each place where two of them meet is an end of both.
     std::array<std::uint64_t, format::kPageImageMax / 64 + 1> ends{};
     unsigned cells = 0;
     const auto flip = [&ends](unsigned at) { ends[at / 64] ^= std::uint64_t{1} << at % 64; };

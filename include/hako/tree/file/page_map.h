@@ -1,11 +1,11 @@
 // The page map of a tree file: where the image of each id lies (format/tree_file_format.h). A node
 // is read when one of its entries is first needed, and stays in memory until it has no entries. The
-// address space for all entries is reserved at once; it decides how many ids the tree can have.
+// address space for all entries is reserved at once, and limits the number of ids of the tree.
 //
 // Thread safety: only one thread at a time changes entries. Every thread holds the caller's lock
 // during each call, with one exception: the thread that changes entries may call SortChanged and
 // ForEach without the lock, because other threads only add nodes. The `read` argument of a call may
-// release the lock while it reads, so that no thread waits for another thread's I/O; the map checks
+// release the lock while it reads, so that no thread waits for another thread's I/O. The map checks
 // afterwards that the node is still needed.
 #pragma once
 
@@ -57,7 +57,7 @@ class PageMap {
   // Memory of the nodes that are loaded.
   std::uint64_t bytes() const { return num_here_ * kNodeBytes; }
 
-  // The entry of an id. read(entry, level, node, bytes) reads the node that an entry names.
+  // Returns the entry of an id. read(entry, level, node, bytes) reads the node that an entry names.
   template <class Read>
   StatusOr<Entry*> At(std::uint32_t id, Read&& read) {
     return At(0, id, read);
@@ -72,11 +72,11 @@ class PageMap {
     return std::exchange(*at, entry);
   }
 
-  // Optional: leaves less work for WriteOut, which runs with the lock held.
+  // Optional: reduces the work of WriteOut, which runs with the lock held.
   void SortChanged() { std::ranges::sort(levels_[0].changed); }
   // Writes the nodes that have changed since MarkWritten, lowest level first: write(level, number
   // of the node, its bytes, its previous entry) returns the new entry, and may release the lock. A
-  // node without entries is not written; for it prepare() is called, then drop(its previous entry),
+  // node without entries is not written: WriteOut calls prepare(), then drop(its previous entry),
   // which must not fail.
   template <class Read, class Prepare, class Write, class Drop>
   Status WriteOut(Read&& read, Prepare&& prepare, Write&& write, Drop&& drop) {
@@ -110,8 +110,8 @@ class PageMap {
       }
     }
   }
-  // Call this if WriteOut has failed or its writes are lost: the entries that name changed nodes
-  // are void. withdraw(entry) returns whether to clear an entry.
+  // Call this if WriteOut has failed or its writes are lost, so that entries that name changed
+  // nodes are invalid. withdraw(entry) returns whether to clear an entry.
   template <class Withdraw>
   void TakeBack(Withdraw&& withdraw) {
     for (unsigned level = 0; level < format::kMapLevels; ++level) {
@@ -166,7 +166,7 @@ class PageMap {
   enum : std::uint8_t { kHere = 1, kChanged = 2 };
   static constexpr std::uint64_t kNodeBytes = format::kMapFanout * sizeof(Entry);
   static constexpr std::uint64_t kIdsMin = std::uint64_t{1} << 16;
-  // Address space for an id: its entry here, its line, and its states in the buffer pool.
+  // The address space for one id: its entry here, its line, and its states in the buffer pool.
   static constexpr std::uint64_t kBytesPerId = sizeof(Entry) + sizeof(format::PageLine) + 2;
 
   struct Level {
@@ -203,7 +203,7 @@ class PageMap {
     levels_[level].flags[node] = 0;
     --num_here_;
     const std::span<const std::byte> bytes = NodeOf(level, node);
-    // No effect where the system's pages are larger.
+    // No effect if the system's pages are larger.
     ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
   }
 

@@ -1,4 +1,4 @@
-// Loads the pages that scans and replays announce, in background threads: while one of the threads
+// Loads the pages that scans and replays request, in background threads. While one of the threads
 // waits for the device, the others install pages.
 //
 // Thread-safe.
@@ -28,11 +28,11 @@ class PageReadAhead {
   PageReadAhead(const PageReadAhead&) = delete;
   PageReadAhead& operator=(const PageReadAhead&) = delete;
 
-  // False, and the pages are not queued, if too much is queued already, no thread can be started,
-  // or Stop was called.
+  // Queues the pages. Returns false, and queues none, if too much is already queued, no thread can
+  // be started, or Stop was called.
   bool Request(std::span<const std::uint32_t> ids, int level) {
     sync::MutexLock lock(mutex_);
-    // Too much is queued: the device is slower than the scan.
+    // If too much is queued, the device is slower than the scan.
     if (queue_.size() > kQueueMax || is_stopped_) return false;
     // Inner pages come first, because they name more pages that will be needed.
     queue_.insert(level > 0 ? queue_.begin() : queue_.end(), Wanted{level, {ids.begin(), ids.end()}});

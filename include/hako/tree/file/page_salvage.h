@@ -3,11 +3,11 @@
 // The page map finds pages and long values (tree/file/image_salvage.h), so inner pages are not needed to
 // find leaves.
 //
-// Records are shown in key order: leaves are sorted by their low fences. The keys between the
-// fences of two leaves that are not neighbours are a lost range.
+// Records are shown in key order: leaves are sorted by their low fences. A gap between the fences
+// of two successive leaves is a lost range.
 //
-// A long value could look like the image of a page, check included. Therefore an id that a leaf
-// names as that of a long value is not taken for a page.
+// A long value could look like the image of a page, including its check. Therefore an id that a
+// leaf names as a long value is not taken for a page.
 //
 // Takes memory for the low fence of each leaf, and 40 bytes for each page and long value. Not
 // thread-safe.
@@ -46,7 +46,7 @@ class PageSalvage {
   using Entry = format::PageEntry;
 
  public:
-  // `super` is checked. The file and the order must outlive the object.
+  // `super` must be checked. The file and the order must outlive the object.
   PageSalvage(const storage::DamagedFile<FileT>& file, const format::TreeSuperBlock& super, const format::PageOrder& order)
       : images_(file, super), report_(file.report()), order_(order) {}
 
@@ -84,8 +84,8 @@ class PageSalvage {
     std::optional<std::string> low;  // its low fence, if it has one
   };
 
-  // The page of an image, in memory of this object until the next call; nullopt if it is damaged,
-  // or the image is a long value.
+  // Returns the page of an image, in memory of this object until the next call; nullopt if it is
+  // damaged, or the image is a long value.
   std::optional<PageImage> ReadPage(const Image& image) {
     if (SizeOf(image.entry) > format::kPageImageMax) return std::nullopt;
     const std::span<std::byte> bytes(image_.get(), SizeOf(image.entry)), room(page_.get(), format::kPageImageMax + 8);
@@ -96,8 +96,7 @@ class PageSalvage {
     return page.ok() ? std::optional(*std::move(page)) : std::nullopt;
   }
 
-  // Decides what an image is, as far as its bytes tell. Images come in ascending order of their
-  // ids.
+  // Classifies an image by its bytes. Images come in ascending order of their ids.
   void Sort(Image image) {
     const std::optional<PageImage> page = ReadPage(image);
     if (!page || page->shape().level() > 0) {
@@ -159,7 +158,7 @@ class PageSalvage {
     }
     found->is_sound = true;
     const Entry& entry = found->entry;
-    // Checked before memory is taken, since a file that was cut cannot have such a value.
+    // Check before taking memory, because a file that was cut cannot have such a value.
     const bool has_size = name.size <= kValueSizeMax && format::TreeUnitsFor(name.size) == entry.units();
     if (has_size && images_.IsInside(entry) && OffsetOf(entry) + name.size <= images_.file().end()) {
       long_.resize(name.size);
@@ -169,7 +168,7 @@ class PageSalvage {
     return false;
   }
 
-  // Reports images that are neither a page nor named as a long value. If a page is damaged behind
+  // Reports images that are neither a page nor named as a long value. If a page is damaged after
   // its head, the head still tells that it is a page.
   void ReportUnnamed() {
     for (const Image& image : others_) {

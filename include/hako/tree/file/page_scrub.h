@@ -1,14 +1,14 @@
 // Checks the file of an open tree a part at a time: every page, long value and node of the page map
 // of the last checkpoint, and the superblock, as the device has them.
 //
-// An image is checked against the entry that names it, without the page above it or the leaf that
-// names a long value. The check of a long value covers its bytes; its size is one of the 512 sizes
-// that fill as many units. So no page is loaded into the buffer pool, and a damaged leaf does not
-// hide its values.
+// An image is checked against the entry that names it, without its parent page or the leaf that
+// names a long value. The size of a long value is in its leaf only, so each of the 512 sizes that
+// fill the same number of units is tried. So no page is loaded into the buffer pool, and a damaged
+// leaf does not hide its long values.
 //
 // Choose takes entries from the page map in the order of ids; Check then reads them in the order of
-// the file. From Choose until Check has returned, the space of the checkpoint is pinned. So an
-// image that fails its check is damaged and was not just replaced.
+// the file. The space of the checkpoint is pinned from Choose until Check has returned. So an image
+// that fails its check is damaged, and was not merely replaced.
 //
 // Not thread-safe.
 #pragma once
@@ -165,12 +165,13 @@ class PageScrub {
       before.Add(bytes.data(), rest);
       if (EndsValue(before, bytes.subspan(rest), piece.entry.check)) return;
     }
-    format::PageImageHeader header{};  // if a page is damaged behind its head, the head still tells that it is a page
+    format::PageImageHeader header{};  // if a page is damaged after its head, the head still tells that it is a page
     std::memcpy(static_cast<void*>(&header), bytes.data(), sizeof(header));
     AddDamage(piece, bytes.size() <= format::kPageImageMax && header.id == piece.number, progress);
   }
 
-  // Whether the bytes before, with some prefix of the last unit, are a long value with this check.
+  // Whether the bytes in `before`, followed by some prefix of the last unit, are a long value with
+  // this check.
   static bool EndsValue(HashStream& before, std::span<const std::byte> unit, std::uint64_t check) {
     for (const std::byte& byte : unit) {
       before.Add(&byte, 1);

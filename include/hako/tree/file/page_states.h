@@ -16,9 +16,8 @@
 //   kFree          no page has the id (FreePage, FreeLong; from kEvicted: DiscardEvicted)
 //   kLong          the id is that of a long value that was stored since the file was opened
 //
-// The line of a page of the tree is locked, and no thread owns the lock, while the page is
-// kEvicted, kLoading or kCooling. States change under `mutex`, which also guards the pool's lists
-// of pages.
+// While a page is kEvicted, kLoading or kCooling, its line is locked, but no thread owns the lock.
+// States change under `mutex`, which also guards the pool's lists of pages.
 //
 // Thread-safe.
 #pragma once

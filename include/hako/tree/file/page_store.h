@@ -3,29 +3,28 @@
 // images are read (tree/file/shared_page_map.h), the allocation of space (tree/file/file_space.h) and the
 // buffer of images to be written (tree/file/image_writer.h).
 //
-// A checkpoint is Begin, then Put, PutLong and Forget for the changes, then Commit. A failed one is
-// taken back (TakeBack): its images are dropped and their space is free at once, so the file does
-// not grow with each attempt.
+// A checkpoint is Begin, then Put, PutLong and Forget for the changes, then Commit. A failed
+// checkpoint is taken back (TakeBack): its images are dropped and their space is free at once, so
+// the file does not grow with each attempt.
 //
 // Invariants
 //   1. Units that the newer valid superblock reaches are not overwritten: they become free only
-//      when a later Commit is durable. The units that the other superblock reaches are not
-//      overwritten, either, until the newer one is known to be durable.
+//      when a later Commit is durable. Until the newer superblock is known to be durable, the units
+//      that the other superblock reaches are not overwritten, either.
 //   2. Images that were put since num_flushes last changed are in memory only. After a Put or a
 //      Commit that failed, unless is_written(), the caller takes back the images that it has put,
 //      and puts them again.
 //   3. A failed sync is not retried: the data it was to write may be lost although a later sync
-//      returns OK. After it no Commit succeeds any more.
+//      returns OK. After it all calls of Commit fail.
 //
-// Copy, the counters, and the functions of pages() that say so are thread-safe. One thread at a
-// time may call the rest.
+// Copy, the counters, and those functions of pages() that say so are thread-safe. Only one thread
+// at a time may call the others.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -61,8 +60,8 @@ class PageStore {
   using Pages = SharedPageMap<FileT>;
   static constexpr storage::FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
 
-  // `kind` is that of the file; only a tree's file has the page sizes of a tree. `clock` is that of
-  // a new file: see format::TreeSuperBlock.
+  // `kind` is the kind of the file; only the file of a tree has the page sizes of a tree. `clock`
+  // is the clock of a new file: see format::TreeSuperBlock.
   static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec, std::uint32_t page_size,
                                                    const storage::FileKind& kind = kKind, std::uint64_t clock = 0) {
     HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, kind));
@@ -94,7 +93,7 @@ class PageStore {
     return absl::OkStatus();
   }
 
-  // Reads the file as of a checkpoint that is pinned there.
+  // Opens the file for reading at a checkpoint that is pinned in it.
   static StatusOr<std::unique_ptr<PageStore>> OpenAt(FileT file, const Super& super) {
     HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map, super.id_end));
     return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), kKind));
@@ -106,12 +105,12 @@ class PageStore {
   const Super& super() const { return super_; }
   FileT& file() { return file_.device(); }
   const storage::FileKind& kind() const { return kind_; }
-  // Images and long values are read here.
+  // The page map, by which images and long values are read.
   Pages& pages() { return pages_; }
   const Pages& pages() const { return pages_; }
   FileCounters counters() const { return file_.counters(); }
-  // The size of the file, and how much of it is free. The latter is known after the first Begin, or
-  // after CountFree, which then reads the whole page map.
+  // The size of the file, and how much of it is free. free_bytes is known after the first Begin, or
+  // after CountFree, which reads the whole page map if there was no Begin.
   std::uint64_t file_bytes() const { return file_.size(); }
   std::uint64_t free_bytes() const { return free_bytes_.load(std::memory_order_relaxed); }
   Status CountFree() {
@@ -129,12 +128,12 @@ class PageStore {
   std::uint64_t num_commits() const { return num_commits_.load(std::memory_order_relaxed); }
   std::uint64_t synced_at() const { return synced_at_.load(std::memory_order_relaxed); }
 
-  // Gives the next superblock this clock, if the file has one. From any thread.
+  // Gives the next superblock this clock, if the file has a clock. Any thread may call this.
   void NoteClock(std::uint64_t latest) { sync::RaiseTo(clock_, latest); }
   // See format::TreeSuperBlock. Applies to superblocks that are written from now on, while the
   // database is being closed.
   void NoteFirstExpiry(std::uint64_t time) { first_expiry_ = time; }
-  // Makes durable which log the file needs, without a checkpoint; zeros = none.
+  // Makes the name of the log that the file needs durable, without a checkpoint; zeros = none.
   Status SetLog(const log::DatabaseId& id, log::Position position) {
     HAKO_RETURN_IF_ERROR(Health());
     HAKO_RETURN_IF_ERROR(MakeSuperDurable());
@@ -148,11 +147,12 @@ class PageStore {
   // The position that the last checkpoint names.
   log::Position log_position() const { return {super_.log_lsn, super_.log_sequence}; }
   // Makes the superblock durable that was read by Open. REQUIRES: the file is writable
-  // The process that wrote the newer superblock may have died, or its sync may have failed: then that
-  // superblock is in the kernel's page cache only, and the device still has the older one, whose
-  // space must not be reused yet. After a failed sync, another sync alone is not enough, as the
-  // kernel may take unwritten pages for clean. So one byte of the block is changed, which makes the
-  // kernel write it again; a kill of the process cannot leave that change half done.
+  // The process that wrote the newer superblock may have died, or its sync may have failed: then
+  // that superblock is only in the kernel's page cache, and the device still has the older one,
+  // whose space must not be reused yet. After a failed sync another sync alone is not enough,
+  // because the kernel may treat unwritten pages as clean. So one byte of the block is changed,
+  // which makes the kernel write it again; a kill of the process cannot leave that change half
+  // done.
   //
   // The images that the superblock names were synced before it was written. But since the file was
   // closed, a program may have copied it without syncing the copy. Then the whole file is synced,
@@ -193,10 +193,10 @@ class PageStore {
     return space_.Exchange(pages_, id, entry);
   }
   Status Forget(std::uint32_t id) { return space_.Exchange(pages_, id, Entry{}); }
-  // When a Put changes this number, all images that were put before it can be read from the file.
+  // Once a Put changes this number, all images put before that Put can be read from the file.
   std::uint64_t num_flushes() const { return writer_.num_flushes(); }
 
-  // Makes all that was put durable. change(superblock) sets the caller's fields.
+  // Makes everything that was put durable. change(superblock) sets the caller's fields.
   template <class F>
   Status Commit(F&& change) {
     HAKO_RETURN_IF_ERROR(WriteMap());
@@ -217,12 +217,12 @@ class PageStore {
     return absl::OkStatus();
   }
 
-  // Whether all that was put is in the file, although no superblock may name it yet.
+  // Whether everything that was put is in the file, even if no superblock names it yet.
   bool is_written() const { return is_written_; }
 
-  // After a Put or a Commit that failed, unless is_written(): BeginTakeBack drops the images that
-  // were not flushed, TakeBack(id) drops an image that will be put again, and EndTakeBack drops the
-  // nodes of the map that were written. They free the space and need no memory.
+  // Call these after a failed Put or Commit, unless is_written(). BeginTakeBack drops the images
+  // that were not flushed, TakeBack(id) drops an image that will be put again, and EndTakeBack
+  // drops the nodes of the map that were written. They free the space and need no memory.
   void BeginTakeBack() { writer_.Drop(); }
   void TakeBack(std::uint32_t id) {
     pages_.TakeBack(id, [this](const Entry& entry) { return space_.Withdraw(entry); });
@@ -231,17 +231,16 @@ class PageStore {
     pages_.TakeBackNodes([this](const Entry& entry) { return space_.Withdraw(entry); });
   }
 
-  // Whether the device has become full. From then on the reserve may be used, until it is complete
-  // again.
+  // Whether the device has become full. The reserve may then be used, until it is complete again.
   bool is_short() const { return file_.is_short(); }
-  // OK, or FailedPrecondition after a failed write or sync: no checkpoint can be committed any
-  // more. A write that finds the device full is not such a failure.
+  // OK, or FailedPrecondition after a failed write or sync, after which no checkpoint can be
+  // committed. A write that finds the device full is not such a failure.
   Status Health() const { return file_.Health(); }
   void Poison(const Status& why) { file_.Poison(why); }
 
-  // Begins a round of moving images to the front of the file, so that it can be cut.
+  // Begins a round of moving images to the front of the file, so that the file can be truncated.
   StatusOr<ImageMover<FileT>> BeginMoving() { return ImageMover<FileT>::Begin(pages_, space_, file_); }
-  // Truncates the file behind the units that the last checkpoint needs.
+  // Truncates the file after the units that the last checkpoint needs.
   // REQUIRES: no Put since (unchecked: its units count as used until the next checkpoint, so they stay)
   Status CutFile() {
     if (!space_is_known_ || space_.is_pinned()) return absl::OkStatus();
@@ -251,13 +250,13 @@ class PageStore {
     return pages_.Cut(size);
   }
 
-  // The last checkpoint, readable until Unpin. Between the two, Copy may write it to another file,
-  // from any thread.
+  // The last checkpoint, which stays readable from Pin until Unpin. Between the two, any thread may
+  // call Copy to write it to another file.
   struct Pinned {
     Super super;
     std::vector<FreeSpaceMap::Run> runs;
   };
-  // The copy will name this log.
+  // Pins the last checkpoint. A copy of it will name this log.
   StatusOr<Pinned> Pin(const log::NamedLog& log = {}) {
     HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t, std::uint32_t) {}));
     Pinned pinned{super_, {}};
@@ -270,7 +269,8 @@ class PageStore {
     return pinned;
   }
 
-  // The same for a reader that has taken the entries that it needs from pages().
+  // Pins only the space of the last checkpoint, for a reader that has taken its entries from
+  // pages().
   void PinSpace() { space_.Pin(); }
   bool space_is_pinned() const { return space_.is_pinned(); }
   void Unpin() { space_.Unpin(); }
@@ -318,7 +318,7 @@ class PageStore {
     super.check = format::CheckOf(super);
     HAKO_RETURN_IF_ERROR(file.Resize(format::kTreeFirstUnit * format::kTreeUnit));
     HAKO_RETURN_IF_ERROR(file.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
-    // Written first, because otherwise pages could reach a file without a valid superblock.
+    // Write the superblock first, because otherwise pages could reach a file without a valid one.
     HAKO_RETURN_IF_ERROR(file.Sync());
     return super;
   }
@@ -340,8 +340,8 @@ class PageStore {
     return absl::OkStatus();
   }
 
-  // Stores `super` as the newer superblock. REQUIRES: all that `super` names is durable, and so is
-  // the superblock that is the newer one now (of the former the device does not tell)
+  // Stores `super` as the newer superblock. REQUIRES: everything that `super` names is durable
+  // (unchecked: the device does not tell), and so is the present newer superblock
   Status StoreSuper(Super super) {
     HAKO_DCHECK(super_is_durable_);
     if (super.clock != 0) super.clock = std::max<std::uint64_t>(super.clock, clock_.load(std::memory_order_relaxed));

@@ -16,16 +16,17 @@ namespace hako::tree {
 
 class PoolMemory {
  public:
-  // `most`: bytes of all memory that the pool uses. `map_bytes`: what the page map takes at present.
+  // `most` is the limit of all memory that the pool uses, `map_bytes` the bytes that the page map
+  // takes at present.
   PoolMemory(PageArena& arena, const LongValues& long_values, const std::atomic<std::uint64_t>& map_bytes, std::uint64_t most)
       : arena_(arena), long_values_(long_values), map_bytes_(map_bytes), most_(most) {}
   PoolMemory(const PoolMemory&) = delete;
   PoolMemory& operator=(const PoolMemory&) = delete;
 
   // Returns the bytes that pages may take: all memory minus the tables, their growth during an epoch
-  // and the unsaved long values, but at least a quarter of all memory; and more while a large update
-  // holds pages. Long values beyond UnsavedMax do not reduce it, because other threads would have to
-  // wait for that.
+  // and the unsaved long values, but at least a quarter of all memory; more while a large update
+  // holds pages. Long values beyond UnsavedMax do not reduce the result, because other threads
+  // would have to wait for the evictions.
   std::uint64_t Limit() const {
     const std::uint64_t tables = TableBytes() + std::min(long_values_.unsaved_bytes(), UnsavedMax()) + most_ / 64;
     return std::max(most_ / 4, most_ - std::min(most_, tables)) + held_bytes_.load(std::memory_order_relaxed);
@@ -52,7 +53,8 @@ class PoolMemory {
     return std::chrono::microseconds(halvings > kHalvingsMax ? 0 : kAtLimit >> halvings);
   }
 
-  // The first of so many units; 0 if there are none with all page memory within `limit` bytes.
+  // Takes this many units, and returns the first; 0 if all page memory would then exceed `limit`
+  // bytes.
   std::uint32_t Take(unsigned units, std::uint64_t limit) {
     const std::uint32_t unit = arena_.Allocate(units, limit);
     if (unit != 0) used_units_.fetch_add(units, std::memory_order_relaxed);

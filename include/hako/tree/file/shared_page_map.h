@@ -1,12 +1,12 @@
 // The page map of an open tree file (tree/file/page_map.h), shared by threads, and the images and long
 // values that are found by it.
 //
-// A thread that reads takes an entry under mutex_ and reads the file without it. CutFile waits for
-// such reads by cut_mutex_, which a reader locks, shared, before it releases mutex_. An image that
-// moved meanwhile fails its check, and is looked up again.
+// A reader takes an entry under mutex_ and reads the file without it. Before it releases mutex_, it
+// locks cut_mutex_ shared, so that CutFile waits for its read. An image that moved meanwhile fails
+// its check, and is looked up again.
 //
-// Thread-safe: Read, ReadMulti, ReadLong, EntryOf, bytes. One thread at a time calls the rest,
-// which also changes entries.
+// Thread-safe: Read, ReadMulti, ReadLong, EntryOf, bytes. Only one thread at a time calls the other
+// functions, which also change entries.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class SharedPageMap {
 
   // ---- reading ----
 
-  // Where the image of an id lies now.
+  // Returns the present entry of an id.
   StatusOr<Entry> EntryOf(std::uint32_t id) {
     sync::MutexLock lock(mutex_);
     HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader()));
@@ -90,7 +90,7 @@ class SharedPageMap {
 
   struct ImageRequest {
     std::uint32_t id;
-    // Empty if the image could not be read this way; Read may still succeed, or returns the error.
+    // Empty if the image could not be read; Read may still succeed, or returns the error.
     std::span<const std::byte> image = {};
   };
   // Reads several images by concurrent requests. They stay valid until this thread calls ReadMulti
@@ -102,7 +102,7 @@ class SharedPageMap {
     found.reserve(images.size());
     {
       sync::MutexLock lock(mutex_);
-      // This may release the lock.
+      // At may release the lock.
       for (const ImageRequest& image : images) (void)map_.At(image.id, NodeReader());
       for (ImageRequest& image : images) {
         const Entry* const at = map_.Find(image.id);
@@ -118,12 +118,12 @@ class SharedPageMap {
   }
 
   // Reads the long value that `entry` names, in parts, so that Cut, and threads that need the map,
-  // need not wait for the whole. May also return DataLoss if the id has another entry by now: the
-  // value may have been moved, or freed and the id reused.
+  // wait only for a part. May also return DataLoss if the id has another entry now, because the
+  // value was moved, or freed and the id reused.
   Status ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out) {
     return ReadParts(id, entry, out.size(), [out](std::size_t at, std::size_t size) { return out.subspan(at, size); });
   }
-  // As ReadLong, for a value of `size` bytes, but only checks it, and needs memory for a part only.
+  // Checks a long value of `size` bytes like ReadLong, with memory for one part only.
   Status CheckLong(std::uint32_t id, const Entry& entry, std::size_t size) {
     const AlignedBuffer buffer = MakeAlignedBuffer(std::min(kLongPart, size));
     char* const bytes = reinterpret_cast<char*>(buffer.get());
@@ -188,13 +188,14 @@ class SharedPageMap {
     map_.MarkWritten();
     NoteBytes();
   }
-  // Clears the entry of an id if withdraw(entry) says so; its node is marked changed already.
+  // Clears the entry of an id if withdraw(entry) returns true. Its node is already marked as
+  // changed.
   template <class Withdraw>
   void TakeBack(std::uint32_t id, Withdraw&& withdraw) {
     sync::MutexLock lock(mutex_);
     if (Entry* const at = map_.Find(id); at != nullptr && withdraw(*at)) *at = Entry{};
   }
-  // Does the same with the entries that name changed nodes.
+  // As TakeBack, for the entries that name changed nodes.
   template <class Withdraw>
   void TakeBackNodes(Withdraw&& withdraw) {
     sync::MutexLock lock(mutex_);
@@ -202,8 +203,8 @@ class SharedPageMap {
   }
   const std::array<Entry, format::kMapRoots>& roots() { return UnlockedMap().roots(); }
 
-  // Makes the file shorter. Keeps new readers out meanwhile, because otherwise they could hold
-  // cut_mutex_ without end.
+  // Makes the file shorter. Keeps new readers out meanwhile, because otherwise a stream of readers
+  // could hold cut_mutex_ forever.
   Status Cut(std::uint64_t size) {
     sync::MutexLock map_lock(mutex_);
     sync::MutexLock cut_lock(cut_mutex_);
@@ -247,7 +248,7 @@ class SharedPageMap {
     HashStream hash(SeedOf(id));
     for (std::size_t at = 0; at < size; at += kLongPart) {
       {
-        sync::MutexLock lock(mutex_);  // Cut holds this mutex, so that it need not wait for ever
+        sync::MutexLock lock(mutex_);  // Cut holds this mutex to keep new readers out
         cut_mutex_.LockShared();
       }
       const sync::SharedLock not_cut(cut_mutex_, std::adopt_lock);

@@ -1,9 +1,9 @@
 // The device of a tree file: its transfers and their counters, and whether it can still be written.
 //
-// Thread-safe: Read, ReadAt, ReadMulti, Health and the counters. One thread at a time writes.
+// Read, ReadAt, ReadMulti, Health and the counters are thread-safe. Only one thread at a time
+// writes.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // A long value of a tree that no checkpoint has written yet.
 //
-// It is made while the leaf that names it is locked, which takes no longer for a longer value, and
-// filled after all locks are released. So no other thread waits for the copy, unless it wants to
-// read this value.
+// It is made while the leaf that names it is locked, in a time that does not depend on its size,
+// and filled after all locks are released. So no other thread waits for the copy, unless it reads
+// this value.
 //
 // Thread-safe; one thread fills it.
 #pragma once

@@ -22,7 +22,7 @@ class IdPool {
   std::uint32_t end() const { return end_; }  // no id at or above it is in use
   std::uint64_t num_used() const { return end_ - first_ - num_free_; }
 
-  // Takes a free id below end(). Returns 0 if there is none: then Grow returns a new one.
+  // Takes a free id below end(). Returns 0 if there is none; Grow then returns a new one.
   std::uint32_t Take() {
     if (num_free_ == 0) return 0;
     while (free_[lowest_] == 0) ++lowest_;
@@ -32,7 +32,7 @@ class IdPool {
     return static_cast<std::uint32_t>(lowest_) * 64 + bit;
   }
   std::uint32_t Grow() { return end_++; }
-  // Marks all new ids below `end` as used.
+  // Raises end() to `end`, and marks the new ids as used.
   void GrowTo(std::uint32_t end) { end_ = std::max(end_, end); }
 
   // Frees the ids in [first, end) that are not free yet. REQUIRES: end <= end()
@@ -51,7 +51,7 @@ class IdPool {
   }
   bool IsFree(std::uint32_t id) const { return id / 64 < free_.size() && (free_[id / 64] >> id % 64 & 1) != 0; }
 
-  // What end() would be if these ids, in ascending order, were free too.
+  // Returns what end() would be if these ids, which ascend, were free, too.
   std::uint32_t EndWithout(std::span<const std::uint32_t> ids) const {
     std::uint32_t end = end_;
     for (; end > first_; --end) {
@@ -64,7 +64,7 @@ class IdPool {
     }
     return end;
   }
-  // Lowers end() to behind the last id in use.
+  // Lowers end() to one past the last id in use.
   void Cut() {
     const std::uint32_t end = EndWithout({});
     if (end == end_) return;

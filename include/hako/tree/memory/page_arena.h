@@ -1,16 +1,16 @@
-// Pages in memory, each only as large as it must be: the space of BabyDBM (tree/page_space.h).
+// Pages in memory, each only as large as necessary: the space of BabyDBM (tree/page_space.h).
 //
 // Page memory is one arena of 128-byte units. It consists of the runs of units that pages have, and
-// of free runs (tree/memory/unit_runs.h). So pages can grow and shrink by single units with little waste
-// between them. The lines that name pages lie in a separate arena and never move. Values too long
-// for a page are malloc blocks, or runs of units where there is a limit in bytes
+// of free runs (tree/memory/unit_runs.h). So pages can grow and shrink by single units with little
+// waste between them. The lines that name pages are in a separate arena and never move. Values too
+// long for a page are malloc blocks, or runs of units if there is a limit in bytes
 // (tree/page_limit.h). They are copied, read and freed while no page is locked
 // (tree/memory/shared_value.h).
 //
 // Invariants
 //   1. A unit belongs to one page, one long value, one free run or one hole.
-//   2. All memory stays readable: a reader that still reads a freed page sees other bytes, and then
-//      a version that has moved on.
+//   2. All memory stays readable: a reader that still reads a freed page may see other bytes, and
+//      then finds that the version has changed.
 //   3. Without a limit in bytes there are no holes: the huge pages that a free run covers are returned to
 //      the system at once, and stay a part of the run.
 #pragma once
@@ -52,13 +52,13 @@ class PageArena : public ResidentSpace {
   using Line = format::PageLine;
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
   static constexpr std::uint32_t kFirstId = storage::Arena::kExtentAlignment / sizeof(Line);
-  // Unit numbers have 32 bits.
+  // A unit number has 32 bits.
   static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);
 
   // Both limits are lower if the process has less address space. As long as the pages have less
   // than `small` bytes, their memory is taken in small system pages. `id_capacity` is a power of
-  // two: no page has an id at or above it; 0 = as many as `max_bytes` can have pages. Made is
-  // PageArena or a derived class with the same constructor.
+  // two, above all ids; 0 = enough for all pages that fit into `max_bytes`. Made is PageArena or a
+  // derived class with the same constructor.
   template <class Made = PageArena>
   static StatusOr<std::unique_ptr<Made>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual,
                                                 std::uint64_t id_capacity = 0, const Capacity& capacity = {}) {
@@ -122,13 +122,13 @@ class PageArena : public ResidentSpace {
     last_version_ = std::max(last_version_, line.ReadVersion());
     GiveId(id);
   }
-  // Frees the id of a long value, whose line is that of no page, and which nobody has locked.
+  // Frees the id of a long value. Its line belongs to no page, and no thread has locked it.
   void FreeId(std::uint32_t id) {
     sync::MutexLock lock(mutex_);
     GiveId(id);
   }
-  // Frees the ids in [first, end) that RestorePages has taken but that no page has. NewPage skips
-  // ids whose line is locked: a page of a damaged file names them.
+  // Frees the ids in [first, end) that RestorePages has taken but no page has. NewPage skips ids
+  // whose line is locked, because a page of a damaged file names them.
   void FreeIds(std::uint32_t first, std::uint32_t end) {
     sync::MutexLock lock(mutex_);
     ids_.Give(std::max(first, kFirstId), end);
@@ -150,7 +150,7 @@ class PageArena : public ResidentSpace {
     sync::MutexLock lock(mutex_);
     return ids_.end();
   }
-  // What page_end would be if these ids, in ascending order, were free too.
+  // Returns what page_end would be if these ids, which ascend, were free, too.
   std::uint32_t PageEndWithout(std::span<const std::uint32_t> ids) const {
     sync::MutexLock lock(mutex_);
     return ids_.EndWithout(ids);
@@ -184,8 +184,9 @@ class PageArena : public ResidentSpace {
     return run;
   }
 
-  // Until CutEnd is called, memory beyond the first `bytes` bytes is not allocated, unless Allocate
-  // has no limit and finds nothing else. CutEnd then returns the free memory at the end.
+  // From now on memory beyond the first `bytes` bytes is not allocated, unless Allocate has no
+  // limit and finds nothing else. CutEnd ends this, and returns the free memory at the end to the
+  // system.
   void Retreat(std::uint64_t bytes) {
     sync::MutexLock lock(mutex_);
     retreat_ = static_cast<std::uint32_t>(bytes / format::kPageUnit);
@@ -203,7 +204,7 @@ class PageArena : public ResidentSpace {
     if (left > 0) runs_.Link(first, left);
   }
 
-  // Whether pages of this many bytes in all are likely to fit.
+  // Whether pages of this many bytes in total are likely to fit.
   bool HasRoomFor(std::uint64_t bytes) const {
     sync::MutexLock lock(mutex_);
     return bytes + page_arena_->end() <= page_arena_->max_bytes() + free_units_ * format::kPageUnit / 2;
@@ -224,14 +225,14 @@ class PageArena : public ResidentSpace {
     bool exceeds = false, has_exceeded = false;
     Reserved* next = nullptr;
   };
-  // Where there is a limit in bytes: from Take on no other thread takes the bytes reserved, and the calling
-  // thread may use the spare part of the budget. Ends in the thread that began it.
+  // Only with a limit in bytes: from Take on no other thread takes the bytes reserved, and the
+  // calling thread may use the spare part of the budget. The same thread must end the reservation.
   class Reservation {
    public:
     explicit Reservation(PageArena& arena) : arena_(arena) {}
     Reservation(const Reservation&) = delete;
     ~Reservation() { (void)End(); }
-    // Returns false if there is not so much memory. `exceeds`: the thread is never refused memory.
+    // Returns false if there is not enough memory. `exceeds`: never refuses memory to the thread.
     bool Take(std::uint64_t bytes, bool exceeds) {
       if (!arena_.HasByteLimit() || is_taken_) return true;
       sync::MutexLock lock(arena_.mutex_);
@@ -243,7 +244,7 @@ class PageArena : public ResidentSpace {
     }
     // Whether the thread has taken more than the budget.
     bool HasExceeded() const { return reserved_.has_exceeded; }
-    // False if more memory is in use than the limit allows without a reservation.
+    // Returns false if more memory is in use than the limit allows without a reservation.
     bool End() {
       if (!is_taken_) return true;
       sync::MutexLock lock(arena_.mutex_);
@@ -261,15 +262,15 @@ class PageArena : public ResidentSpace {
     Reserved reserved_;
   };
 
-  // Where there is a limit in bytes: returns free memory to the system if more is in use than may be, as when
-  // there is another writer. False if that does not suffice.
+  // Only with a limit in bytes: if more memory is in use than allowed, for example because a writer
+  // was added, returns free memory to the system. Returns false if that does not suffice.
   bool FitsBudget() {
     sync::MutexLock lock(mutex_);
     return MakeRoom(0, true);
   }
-  // Where there is a limit in bytes: returns a part of the memory whose pages should be moved
-  // together, so that the free units between them become one run; {0, 0} if few bytes were evicted
-  // since the last part was returned. `must`: returns a part in any case.
+  // Only with a limit in bytes: returns a part of the memory whose pages should be moved together,
+  // so that the free units between them become one run. Returns {0, 0} if few bytes were evicted
+  // since the last part, unless `must`.
   UnitRuns::Span NextPart(bool must) {
     static constexpr std::uint32_t kLeast = (128 << 10) / format::kPageUnit, kMost = (8 << 20) / format::kPageUnit;
     sync::MutexLock lock(mutex_);
@@ -313,7 +314,8 @@ class PageArena : public ResidentSpace {
       dropped_.clear();
     }
 
-    // Of StoreLong: the bytes that `to` is to have. Of FreeLong: without memory for that it is dropped now.
+    // Used by StoreLong and FreeLong: Finish copies the bytes to `to`, and drops the value. If
+    // memory runs out, Drop drops it at once.
     void Fill(LongPointer to, std::string_view value) { copies_.emplace_back(std::move(to), value); }
     void Drop(LongPointer value) { (void)TryPushBack(dropped_, std::move(value)); }
 
@@ -321,7 +323,7 @@ class PageArena : public ResidentSpace {
     absl::InlinedVector<LongPointer, 1> dropped_;
     absl::InlinedVector<std::pair<LongPointer, std::string_view>, 1> copies_;
   };
-  // 0 if out of memory.
+  // Stores a long value, which `deferred` fills. Returns 0 if memory runs out.
   std::uint64_t StoreLong(std::string_view value, Deferred& deferred) {
     LongPointer block = MakeLong(value.size());
     if (block == nullptr) return 0;
@@ -363,11 +365,11 @@ class PageArena : public ResidentSpace {
     sync::MutexLock lock(mutex_);
     return free_units_ * format::kPageUnit;
   }
-  // Limit of all page memory.
+  // The limit of all page memory.
   std::uint64_t max_page_bytes() const { return page_arena_->max_bytes(); }
   std::uint64_t page_bytes() const { return page_arena_->end() - storage::Arena::kExtentAlignment; }
   std::uint64_t line_bytes() const { return line_arena_->end() - storage::Arena::kExtentAlignment; }
-  // For Stats: memory for other things than pages and values.
+  // For Stats: the memory for anything except pages and values.
   std::uint64_t table_bytes() const {
     if (!HasByteLimit()) return line_bytes();
     sync::MutexLock lock(mutex_);
@@ -398,7 +400,7 @@ class PageArena : public ResidentSpace {
 } HAKO_CATCH_NO_MEMORY()  // the id is lost until the database is opened again
 }  // namespace hako::tree
 
-// The smallest free run that fits, as far as the bins distinguish sizes.
+// Finds the smallest free run that fits, as far as the bins distinguish sizes.
 std::uint32_t FindRun(unsigned units, std::uint64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   for (;;) {
     if (const std::uint32_t run = runs_.Find(units, retreat_); run != 0) return run;
@@ -409,7 +411,7 @@ std::uint32_t FindRun(unsigned units, std::uint64_t limit) ABSL_EXCLUSIVE_LOCKS_
     }
     const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
     if (page_arena_->end() + bytes > limit) return 0;
-    // Reserved now, because freeing must not need memory.
+    // Reserve now, because freeing must not need memory.
     runs_.Reserve((page_arena_->end() + bytes + 2 * kHugePage) / format::kPageUnit);
     const auto offset = page_arena_->Allocate(bytes);
     if (!offset.ok()) return 0;
@@ -419,8 +421,8 @@ std::uint32_t FindRun(unsigned units, std::uint64_t limit) ABSL_EXCLUSIVE_LOCKS_
   }
 }
 
-// Returns to the system the huge pages that a free run covers now that the units
-// at `first` have joined it.
+// Returns the huge pages that a free run covers now, after the units at `first` have joined it, to
+// the system.
 void GiveBackPages(UnitRuns::Span run, std::uint32_t first, unsigned units) {
   const auto bytes = [](std::uint64_t unit) { return unit * format::kPageUnit; };
   const std::uint64_t begin = bytes(first) & ~(kHugePage - 1);
@@ -468,9 +470,9 @@ static std::uint32_t UnitsOf(std::uint64_t bytes) {
   return static_cast<std::uint32_t>((bytes + format::kPageUnit - 1) / format::kPageUnit);
 }
 
-// ---- where there is a limit in bytes (tree/page_limit.h) ----
+// ---- only with a limit in bytes (tree/page_limit.h) ----
 static constexpr std::uint64_t kSystemPage = 4096, kUnitsOfPage = kSystemPage / format::kPageUnit;
-static constexpr std::uint64_t kPagesAtOnce = 16;  // pages that become a free run together, while there are as many
+static constexpr std::uint64_t kPagesAtOnce = 16;  // pages that become a free run together, as long as there are enough
 static constexpr unsigned kRunsSeen = 32;          // of each bin
 static constexpr std::uint32_t kMovedFor = 8;      // bytes that may be moved for each evicted byte
 bool HasByteLimit() const { return has_byte_limit_; }
@@ -490,7 +492,7 @@ bool HasByteLimit() const { return has_byte_limit_; }
   return run;
 }
 
-// Makes a free run of pages that were holes.
+// Turns holes of this many pages into a free run.
 bool TakePages(std::uint64_t pages, Reserved* mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   const bool is_reserved = mine != nullptr;
   if (!MakeRoom(pages, is_reserved)) {
@@ -521,7 +523,7 @@ bool AddAddresses(std::uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   return false;
 }
 
-// Makes holes of up to this many pages of free runs, and returns their number.
+// Turns up to this many whole system pages of free runs into holes, and returns their number.
 std::uint64_t MakeHoles(std::uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   std::uint64_t made = 0;
   while (made < pages) {
@@ -581,8 +583,8 @@ Reserved* MyReservation() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   return mine;
 }
 
-// Adds to the reservation the units that the thread is about to free, because it needs as many for
-// the pages that replace these.
+// Adds the units that the thread is about to free to the reservation, because it needs as many for
+// the pages that replace them.
 void AddToReservation(std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
   Reserved* const mine = MyReservation();
   if (mine == nullptr) return;

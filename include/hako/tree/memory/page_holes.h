@@ -25,7 +25,7 @@ class PageHoles {
 
   std::uint64_t pages() const { return pages_; }
 
-  // False, with nothing changed, if out of memory.
+  // Adds a hole. Returns false, and changes nothing, if memory runs out.
   bool Add(Range range) {
     const std::uint64_t added = range.pages;
     const auto after = by_place_.lower_bound(range.first);

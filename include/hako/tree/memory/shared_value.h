@@ -1,11 +1,12 @@
-// A long value in memory with a reference count: one for the leaf that names it, for each thread
-// that reads it, and for the thread that fills it. The thread that drops the last one frees it.
+// A long value in memory with a reference count. There is a reference for the leaf that names it,
+// for each thread that reads it, and for the thread that fills it. The thread that drops the last
+// reference frees the value.
 //
-// It is made in memory of its home (tree/memory/page_arena.h) while the leaf that names it is locked, which
-// takes no longer for a longer value, and filled after all locks are released. A thread takes a
-// reference while it has the leaf locked, then reads the value without a lock.
+// It is made in memory of the arena (tree/memory/page_arena.h) while the leaf that names it is
+// locked, in a time that does not depend on its size, and filled after all locks are released. A
+// thread takes a reference while it has the leaf locked, then reads the value without a lock.
 //
-// The memory may have been that of a page, which a late reader still reads: see PageArena.
+// The memory may have belonged to a page that a late reader still reads: see PageArena.
 //
 // Thread-safe; one thread fills it.
 #pragma once
@@ -40,7 +41,7 @@ class SharedValue {
     HAKO_DCHECK(users_.load(std::memory_order_relaxed) != 0);
     users_.fetch_add(1, std::memory_order_relaxed);
   }
-  // Returns whether it was the last reference: then the caller frees the memory.
+  // Returns whether this was the last reference; the caller then frees the memory.
   bool DropReference() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   std::size_t size() const { return size_; }
   // Call it once. REQUIRES: `value` has size() bytes

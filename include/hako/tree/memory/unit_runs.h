@@ -4,8 +4,8 @@
 //
 // Invariants
 //   1. No two free runs are adjacent.
-//   2. A free run begins with a Run, and its last four bytes are its size. `edge_` has a bit for
-//      its first and for its last unit, and for no other unit.
+//   2. A free run begins with a Run, and its last four bytes are its size. In `edge_` the bits of
+//      its first and last unit are set, and no others.
 //
 // Not thread-safe. All memory stays readable, and readers may read it at any time.
 #pragma once
@@ -33,7 +33,7 @@ class UnitRuns {
   // `base` is the address of unit 0.
   explicit UnitRuns(char* base) : base_(base) {}
 
-  // Makes sure that Reserve moves nothing up to this unit. May throw.
+  // Makes sure that Reserve up to this unit needs no reallocation. May throw.
   void ReserveMost(std::uint64_t end) { edge_.reserve(end / 64 + 64); }
   // Makes sure that freeing units below this one needs no memory. May throw.
   void Reserve(std::uint64_t end) { edge_.resize(std::max<std::size_t>(edge_.size(), end / 64 + 64)); }
@@ -78,7 +78,7 @@ class UnitRuns {
     return end - units;
   }
 
-  // Puts free units into a bin. REQUIRES: no neighbour is free
+  // Puts free units into a bin. REQUIRES: no adjacent unit is free
   void Link(std::uint32_t run, std::uint32_t units) {
     HAKO_DCHECK(units != 0 && !IsEdge(run - 1) && !IsEdge(run + units));  // invariant 1
     std::uint32_t& head = heads_[BinOf(units)];
@@ -133,7 +133,7 @@ class UnitRuns {
   struct Run {
     std::uint32_t units, before, after;  // neighbours in the bin
   };
-  static constexpr unsigned kSmall = 64;  // units, from which on a bin has runs of several sizes
+  static constexpr unsigned kSmall = 64;  // units from which on a bin has runs of several sizes
   static constexpr unsigned kBins = kSmall - 1 + 8 * (32 - 6), kWords = (kBins + 63) / 64;
 
   char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
