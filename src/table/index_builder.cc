@@ -413,7 +413,9 @@ class Verifier {
         if (!number) return absl::DataLossError(absl::StrCat("row '", Printable(key), "' has no number for index ", index->name()));
         index->ForEachList(key, RowView(rows.values[i], names_), [&](std::string_view list) { postings_.Add(list, *number); });
       }
-      HAKO_RETURN_IF_ERROR(postings_.Plan(core_));
+      const Status planned = postings_.Plan(core_);
+      if (absl::IsAborted(planned)) return absl::DataLossError(absl::StrCat("a posting list of index ", index->name(), " lacks a block"));
+      HAKO_RETURN_IF_ERROR(planned);
       if (postings_.size() != 0) return absl::DataLossError(absl::StrCat("a row lacks a word or q-gram in index ", index->name()));
       num_postings_[index->number()] += postings_.num_numbers();
     }
@@ -436,7 +438,7 @@ class Verifier {
     for (cursor->Jump({&kNumberSpace, 1}); cursor->Valid() && cursor->key()[0] == kNumberSpace; cursor->Next()) {
       if (cursor->key().size() != kKeyBlockKeySize || !key_block_.Decode(cursor->value()))
         return absl::DataLossError("a block of the keys of rows by number is damaged");
-      for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) num_numbers_ -= key_block_.has(slot) ? 1 : 0;
+      for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) num_numbers_ -= key_block_.has(slot) ? 1u : 0u;
     }
     HAKO_RETURN_IF_ERROR(cursor->status());
     return num_numbers_ == 0 ? absl::OkStatus() : absl::DataLossError("a number of a row leads to no row");
@@ -479,7 +481,7 @@ class Verifier {
   std::string value_;
   PostingWriter postings_;
   KeyBlock key_block_;
-  std::uint64_t num_numbers_ = 0;                       // of rows, minus those in key blocks
+  std::uint64_t num_numbers_ = 0;                        // of rows, minus those in key blocks
   std::map<std::uint16_t, std::uint64_t> num_postings_;  // of rows, minus those in lists, by index
 };
 

@@ -169,8 +169,7 @@ bool KeyBlock::Decode(std::string_view bytes) {
   for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) {
     if ((taken >> slot & 1) == 0) continue;
     std::uint64_t shared = 0, rest = 0;
-    if (!reader.Read(&shared) || !reader.Read(&rest) || shared > last_size || rest > reader.left() ||
-        shared + rest > TableLimits::kKeySize)
+    if (!reader.Read(&shared) || !reader.Read(&rest) || shared > last_size || rest > reader.left() || shared + rest > TableLimits::kKeySize)
       return Clear(), false;
     begins_[slot] = static_cast<std::uint32_t>(bytes_.size());
     sizes_[slot] = static_cast<std::uint32_t>(shared + rest);
@@ -204,7 +203,8 @@ void KeyBlock::Encode(std::string* out) const {
     if (!has(slot)) continue;
     const std::string_view one = key(slot);
     const std::size_t most = std::min(last.size(), one.size());
-    const auto shared = static_cast<std::size_t>(std::mismatch(one.begin(), one.begin() + static_cast<std::ptrdiff_t>(most), last.begin()).first - one.begin());
+    const auto shared = static_cast<std::size_t>(
+        std::mismatch(one.begin(), one.begin() + static_cast<std::ptrdiff_t>(most), last.begin()).first - one.begin());
     AppendVarint(shared, out);
     AppendVarint(one.size() - shared, out);
     out->append(one.substr(shared));

@@ -207,7 +207,8 @@ Status PostingWriter::PlanBlock(std::string_view list, std::uint64_t end, std::o
                       .first_change = first,
                       .num_changes = behind - first,
                       .is_of_keys = false};
-  if (before && changes.size() == 1 && ChangePosting(*before, end, changes[0].number, changes[0].adds, &buffer_) && !IsEmptyList(buffer_, end)) {
+  if (before && changes.size() == 1 && ChangePosting(*before, end, changes[0].number, changes[0].adds, &buffer_) &&
+      !IsEmptyList(buffer_, end)) {
     operation.value = Keep(buffer_);
     operations_.push_back(operation);
     return absl::OkStatus();

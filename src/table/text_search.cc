@@ -55,6 +55,10 @@ void SortUnique(Numbers* numbers) {
   numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
 }
 
+// Returns the least key that a block of a list can have, or of a list that begins with this one. The list
+// itself is the key of the last block of another one, if its word ends with the mark.
+std::string FirstBlock(std::string_view list) { return std::string(list).append(1, kBlockMark); }
+
 std::size_t NumCharacters(std::string_view text) {
   std::size_t count = 0;
   for (; !text.empty(); text.remove_prefix(text::CharacterLength(text))) ++count;
@@ -124,7 +128,7 @@ std::optional<TextSearch::Lists> TextSearch::ListsOf(const Node& node) const {
 std::uint64_t TextSearch::SizeAbout(const std::string& list, bool is_prefix) {
   static constexpr std::uint64_t kNumbersOfBlock = 32;  // on average
   PooledCursor cursor(core_);
-  cursor->JumpBriefly(list);
+  cursor->JumpBriefly(FirstBlock(list));
   if (!cursor->Valid() || !cursor->key().starts_with(list)) return 0;
   if (is_prefix) return std::max<std::uint64_t>(cursor->CountAbout(EndOfPrefix(list).value_or(std::string())), 1) * kNumbersOfBlock;
   const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
@@ -185,12 +189,12 @@ Status TextSearch::Read(const std::string& list, bool is_prefix, const RowSet* a
     cursor->JumpBriefly(target);
   };
   if (seeks && wanted->empty()) return absl::OkStatus();
-  seeks ? seek() : cursor->Jump(list);
+  seeks ? seek() : cursor->Jump(FirstBlock(list));
   while (cursor->Valid() && cursor->key().starts_with(list)) {
     if (effort_ != nullptr && !effort_->Take()) return effort_->error();
     const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
     if (!key) return absl::DataLossError("the key of a posting list is damaged");
-    if (!is_prefix && key->list != list) break;  // of a word that begins with the last mark
+    if (!is_prefix && key->list != list) break;
     if (!DecodePostings(cursor->value(), key->end, out)) return absl::DataLossError("a block of a posting list is damaged");
     if (seeks) {
       while (next < wanted->size() && (*wanted)[next] < key->end) ++next;
@@ -209,8 +213,7 @@ StatusOr<RowSet> TextSearch::FindInLists(const Lists& lists, const RowSet* among
   RowSet set{.numbers = {}, .is_complement = false, .is_exact = lists.is_exact};
   if (std::find(used_.begin(), used_.end(), lists.index) == used_.end()) used_.push_back(lists.index);
   if (lists.is_prefix || lists.is_union) {
-    for (const std::string& word : lists.words)
-      HAKO_RETURN_IF_ERROR(Read(lists.index->List(word), lists.is_prefix, among, &set.numbers));
+    for (const std::string& word : lists.words) HAKO_RETURN_IF_ERROR(Read(lists.index->List(word), lists.is_prefix, among, &set.numbers));
     SortUnique(&set.numbers);
     return set;
   }

@@ -97,7 +97,8 @@ TEST(PostingBlockTest, DamagedBytesAreRefusedOrDecoded) {
     } else {
       EXPECT_TRUE(found.empty());
     }
-    (void)ChangePosting(bytes, PostingBlock::kNoEnd, static_cast<RowNumber>(random.Below(PostingBlock::kNoEnd)), random.Below(2) == 0, &changed);
+    (void)ChangePosting(bytes, PostingBlock::kNoEnd, static_cast<RowNumber>(random.Below(PostingBlock::kNoEnd)), random.Below(2) == 0,
+                        &changed);
   }
 }
 

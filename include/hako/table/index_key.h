@@ -109,7 +109,8 @@ struct BlockKey {
 inline std::optional<BlockKey> ParseBlockKey(std::string_view key) {
   static constexpr std::size_t kPrefixSize = 3, kEndSize = 4;
   const std::size_t mark = key.find(kBlockMark, kPrefixSize);
-  if (mark != key.npos) return mark + 1 + kEndSize == key.size() ? std::optional(BlockKey{key.substr(0, mark), BigEndian32At(key)}) : std::nullopt;
+  if (mark != key.npos)
+    return mark + 1 + kEndSize == key.size() ? std::optional(BlockKey{key.substr(0, mark), BigEndian32At(key)}) : std::nullopt;
   if (key.size() <= kPrefixSize || key.back() != kLastBlockMark) return std::nullopt;
   return BlockKey{key.substr(0, key.size() - 1), std::uint64_t{1} << 32};
 }

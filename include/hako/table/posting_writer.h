@@ -85,8 +85,8 @@ class PostingWriter {
   struct Operation {
     std::string_view key, before, value;  // the record as it was read, and as it becomes
     bool was_there, is_there;
-    bool is_part;                   // of the split of a block: `before` must be unchanged
-    std::uint64_t end;              // of the block
+    bool is_part;                           // of the split of a block: `before` must be unchanged
+    std::uint64_t end;                      // of the block
     std::size_t first_change, num_changes;  // in changes_ or, for a key block, in key_changes_
     bool is_of_keys;
   };
@@ -106,7 +106,7 @@ class PostingWriter {
   std::optional<Action> VisitKeys(const Operation& operation, std::optional<std::string_view> found);
 
   std::vector<std::uint32_t> slots_;  // a hash table: the index in lists_ plus 1, or 0; a power of two
-  std::vector<List> lists_;  // in the order in which they came
+  std::vector<List> lists_;           // in the order in which they came
   std::vector<Posting> postings_;
   std::map<std::uint32_t, std::vector<KeyChange>> keys_;  // by key block
   std::deque<std::string> chunks_;                        // of the bytes that views in this object refer to

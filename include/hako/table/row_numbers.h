@@ -13,7 +13,7 @@
 // each new number makes a small part.
 //
 // Threads: all functions are thread-safe. A mutex is held for a moment, while a new number is sought
-// also while up to two key blocks are read.
+// also while up to two key blocks are read. Lock order: WriterGate, this mutex, locks of the database.
 #pragma once
 
 #include <array>
@@ -56,9 +56,7 @@ class RowNumbers {
   Status FindEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status Scan() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsUnscanned(RowNumber number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return number < scan_end_ && number >= scanned_;
-  }
+  bool IsUnscanned(RowNumber number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return number < scan_end_ && number >= scanned_; }
 
   internal::AnyDatabase& store_;
   sync::Mutex mutex_;

@@ -34,7 +34,8 @@ RowSet Intersection(const RowSet& a, const RowSet& b);
 class TextSearch {
  public:
   // Uses these text indices, which may have all rows that the query wants.
-  TextSearch(TableCore& core, std::span<const Index* const> indices, QueryEffort* effort) : core_(core), indices_(indices), effort_(effort) {}
+  TextSearch(TableCore& core, std::span<const Index* const> indices, QueryEffort* effort)
+      : core_(core), indices_(indices), effort_(effort) {}
 
   static constexpr std::uint64_t kAll = std::uint64_t{1} << 32;
   // About how many rows a set has, or kAll if it may be a complement, and how many numbers in posting lists
