@@ -1,5 +1,6 @@
 // Tokyo Cabinet's table database: twice as many buckets as rows, everything in its caches and mapped. A
-// column has one index there, so texts are stored in two columns.
+// column has one index there, so texts are stored in two columns. The index of q-grams serves only the
+// full-text operators, which find more rows; the condition that compares bytes is checked in those.
 #include <tctdb.h>
 
 #include "table.h"
@@ -70,6 +71,7 @@ class TableTokyo {
  private:
   bool Run(const char* column, int op, const std::string& text, const char* order, bool reads, TableSum* sum) {
     TDBQRY* const query = tctdbqrynew(db_);
+    if (op == TDBQCSTRINC) tctdbqryaddcond(query, column, TDBQCFTSPH, text.c_str());
     tctdbqryaddcond(query, column, op, text.c_str());
     if (order != nullptr) {
       tctdbqrysetorder(query, order, TDBQONUMASC);

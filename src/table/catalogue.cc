@@ -12,7 +12,7 @@
 namespace hako::table {
 namespace {
 
-constexpr char kFormatVersion = 3;  // 1: indices of texts and of numbers only; 2: words of ASCII folded
+constexpr char kFormatVersion = 4;  // 1: indices of texts and of numbers only; 2: words of ASCII folded; 3: no posting lists
 constexpr unsigned kNotNull = 1, kHasDefault = 2;
 
 // type, flags, length of the name, name, kind and bytes of the default

@@ -68,9 +68,15 @@ Status ChangeSet::Try(TableCore& core, std::span<const Change> changes) {
     const auto cells = std::span(cells_).subspan(begins_[i], begins_[i + 1] - begins_[i]);
     if (const Status status = Apply(core, changes[i], cells, is_single); !status.ok()) return WithKey(status, changes[i].key, is_single);
   }
-  HAKO_RETURN_IF_ERROR(AddEntries(core));
+  postings_.Clear();
+  retired_.clear();
+  TakenNumbers taken(core.numbers);
+  HAKO_RETURN_IF_ERROR(AddEntries(core, taken));
   Compare();
-  return Write(core);
+  HAKO_RETURN_IF_ERROR(Write(core));
+  taken.Keep();
+  core.numbers.Retire(retired_);
+  return absl::OkStatus();
 }
 
 Status ChangeSet::FindState(TableCore& core, std::string_view key, bool is_single, State** found) {
@@ -173,17 +179,19 @@ Status ChangeSet::CheckRules(const Catalogue& catalogue, bool is_new) {
   return absl::OkStatus();
 }
 
-Status ChangeSet::AddEntries(TableCore& core) {
+Status ChangeSet::AddEntries(TableCore& core, TakenNumbers& taken) {
   const IndexList& indices = core.catalogue.indices();
   const ColumnNames* const names = &core.catalogue.names();
   for (std::size_t i = 0; i < num_states_; ++i) {
     State& state = states_[i];
     state.old_ranges.clear();
     state.new_ranges.clear();
+    HAKO_RETURN_IF_ERROR(AddPostings(core, taken, state));
     if (state.had == state.has && state.old_bytes == state.new_bytes) continue;
     const auto add = [&](bool exists, std::string_view bytes, Entries* entries, auto* ranges) -> Status {
       const RowView row = exists ? RowView(bytes, names) : RowView();
       for (const Index* const index : indices) {
+        if (index->is_text()) continue;
         const std::size_t from = entries->size();
         if (exists) HAKO_RETURN_IF_ERROR(index->AddEntries(state.key(), row, entries));
         ranges->emplace_back(from, entries->size());
@@ -192,6 +200,39 @@ Status ChangeSet::AddEntries(TableCore& core) {
     };
     HAKO_RETURN_IF_ERROR(add(state.had, state.old_bytes, &old_, &state.old_ranges));
     HAKO_RETURN_IF_ERROR(add(state.has, state.new_bytes, &new_, &state.new_ranges));
+  }
+  return absl::OkStatus();
+}
+
+// A row keeps its number. One without a number is in no list yet.
+Status ChangeSet::AddPostings(TableCore& core, TakenNumbers& taken, State& state) {
+  std::optional<RowNumber> number = NumberOfRow(state.old_bytes);
+  const bool was_listed = number.has_value();
+  if (number && state.has && !NumberOfRow(state.new_bytes)) SetNumberOfRow(*number, &state.new_bytes);
+  if (state.had == state.has && state.old_bytes == state.new_bytes) return absl::OkStatus();
+  if (number && !state.has) {
+    postings_.RemoveKey(*number, state.key());
+    retired_.push_back(*number);
+  }
+  const ColumnNames* const names = &core.catalogue.names();
+  const RowView old_row(state.old_bytes, names);
+  const auto has_same_text = [](const Value& a, const Value& b) {
+    return a.kind() == b.kind() && (a.is_null() || (a.kind() == Value::Kind::kBytes && a.bytes() == b.bytes()));
+  };
+  for (const Index* const index : core.catalogue.indices()) {
+    if (!index->is_text()) continue;
+    if (state.has && !number) {
+      HAKO_ASSIGN_OR_RETURN(number, taken.Take());
+      SetNumberOfRow(*number, &state.new_bytes);
+      postings_.AddKey(*number, state.key());
+    }
+    const RowView new_row(state.new_bytes, names);
+    const ColumnId column = index->parts()[0].column;
+    if (was_listed && state.has && index->DependsOnlyOnColumn() && has_same_text(old_row.Get(column), new_row.Get(column))) continue;
+    if (was_listed) index->ForEachList(state.key(), old_row, [&](std::string_view list) { postings_.Remove(list, *number); });
+    const std::size_t before = postings_.num_changes();
+    if (state.has) index->ForEachList(state.key(), new_row, [&](std::string_view list) { postings_.Add(list, *number); });
+    HAKO_RETURN_IF_ERROR(index->CheckNumWords(postings_.num_changes() - before));
   }
   return absl::OkStatus();
 }
@@ -231,6 +272,7 @@ Status ChangeSet::WriteOne(TableCore& core, const State& state) {
 }
 
 Status ChangeSet::Write(TableCore& core) {
+  HAKO_RETURN_IF_ERROR(postings_.Plan(core));
   all_.clear();
   for (const auto* const operations : {&unique_removes_, &unique_sets_, &removes_, &sets_})
     all_.insert(all_.end(), operations->begin(), operations->end());
@@ -245,9 +287,9 @@ Status ChangeSet::Write(TableCore& core) {
     num_rows_added_ += (state.has ? 1 : 0) - (state.had ? 1 : 0);
   }
   if (!changes) return core.store->GetHealth();
-  if (num_states_ == 1 && all_.empty() && added_ == nullptr) return WriteOne(core, states_[0]);
+  if (num_states_ == 1 && all_.empty() && postings_.size() == 0 && added_ == nullptr) return WriteOne(core, states_[0]);
   const std::size_t num_unique = unique_removes_.size() + unique_sets_.size();
-  const std::size_t first_column = num_states_ + num_unique;
+  const std::size_t first_posting = num_states_ + num_unique, first_column = first_posting + postings_.size();
   const auto add_keys = [&](std::span<const Operation> operations) {
     for (const Operation& operation : operations) {
       keys_.push_back(operation.key);
@@ -255,6 +297,10 @@ Status ChangeSet::Write(TableCore& core) {
     }
   };
   add_keys(std::span(all_).first(num_unique));
+  for (std::size_t i = 0; i < postings_.size(); ++i) {
+    keys_.push_back(postings_.key(i));
+    bytes += postings_.bytes(i);
+  }
   const std::span<const Catalogue::Record> columns = added_ == nullptr ? std::span<const Catalogue::Record>() : added_->records();
   for (const Catalogue::Record& column : columns) keys_.push_back(column.key);
   add_keys(std::span(all_).subspan(num_unique));
@@ -277,8 +323,9 @@ Status ChangeSet::Write(TableCore& core) {
       if (i == first_column) added_->Publish();  // from here on only the database can refuse the step
       return Action::Set(*columns[i - first_column].value);
     }
-    const bool is_unique = i < first_column;
-    const Operation& operation = all_[is_unique ? i - num_states_ : i - num_states_ - columns.size()];
+    if (i >= first_posting && i < first_column) return postings_.Visit(i - first_posting, found);
+    const bool is_unique = i < first_posting;
+    const Operation& operation = all_[is_unique ? i - num_states_ : i - num_states_ - postings_.size() - columns.size()];
     if (is_unique && !IsFree(operation, found)) {
       if (!operation.is_set || operation.is_kept) return Action::Keep();
       taken = &operation;
@@ -349,9 +396,10 @@ Status MakeResolved(TableCore& core, ChangeSet& set, std::span<const Change> cha
       status = set.Try(core, changes);
       if (status.ok() && set.num_rows_added() != 0) writer.AddRows(set.num_rows_added());
     } else {
-      status = core.gate.RunExclusive([&] {
+      status = core.gate.RunExclusive([&]() -> Status {
         const Status made = set.Try(core, changes);
         if (made.ok()) core.gate.AddRows(set.num_rows_added());
+        if (absl::IsAborted(made)) return absl::DataLossError("the posting lists of a text index do not fit together: Verify says more");
         return made;
       });
     }

@@ -119,14 +119,6 @@ Status CheckOptions(const IndexOptions& options) {
 
 }  // namespace
 
-void Entries::SortFrom(std::size_t from) {
-  const auto begin = entries_.begin() + static_cast<std::ptrdiff_t>(from);
-  const auto key_of = [this](const Entry& entry) { return std::string_view(bytes_.data() + entry.begin, entry.key_size); };
-  std::sort(begin, entries_.end(), [&](const Entry& a, const Entry& b) { return key_of(a) < key_of(b); });
-  entries_.erase(std::unique(begin, entries_.end(), [&](const Entry& a, const Entry& b) { return key_of(a) == key_of(b); }),
-                 entries_.end());
-}
-
 StatusOr<std::vector<std::string>> Index::ColumnsOf(const IndexOptions& options) {
   HAKO_RETURN_IF_ERROR(CheckOptions(options));
   HAKO_ASSIGN_OR_RETURN(const Condition where, WhereOf(options));
@@ -171,7 +163,7 @@ StatusOr<std::unique_ptr<Index>> Index::Make(std::uint16_t number, IndexOptions 
 
 Status Index::AddEntries(std::string_view key, const RowView& row, Entries* entries) const {
   if (!filter_.IsAlways() && !filter_.Matches(key, row)) return absl::OkStatus();
-  if (is_words()) return AddWords(key, row, entries);
+  HAKO_DCHECK(!is_text());
   std::string* const out = entries->Begin();
   out->append(prefix_);
   bool has_all = true;
@@ -194,29 +186,28 @@ Status Index::AddEntries(std::string_view key, const RowView& row, Entries* entr
   return absl::OkStatus();
 }
 
-Status Index::AddWords(std::string_view key, const RowView& row, Entries* entries) const {
+void Index::ForEachList(std::string_view key, const RowView& row, VisitList visit) const {
+  HAKO_DCHECK(is_text());
+  if (!filter_.IsAlways() && !filter_.Matches(key, row)) return;
   std::string buffer;
   const std::string_view text = row.Get(parts_[0].column).Text(&buffer);
-  const std::size_t from = entries->size();
-  const auto add = [&](std::string_view word) {
-    if (entries->size() - from > TableLimits::kEntriesOfRow || word.find('\0') != word.npos) return;
-    std::string* const out = entries->Begin();
-    out->append(prefix_);
-    AppendWord(word, out);
-    out->append(key);
-    entries->EndKey();
-    entries->End(false);
-  };
+  static constexpr std::size_t kCharacterMax = 4, kGramMax = 8 * kCharacterMax;
+  char list[3 + std::max(kWordMax, kGramMax)];
+  const std::size_t begin = prefix_.copy(list, 3);
+  const auto show = [&](std::string_view word) { visit({list, begin + word.copy(list + begin, sizeof(list) - begin)}); };
   if (parts_[0].kind == IndexKind::kToken) {
-    for (WordReader reader(text); reader.Next();) add(reader.word());
+    for (WordReader reader(text); reader.Next();) {
+      if (reader.word().find('\0') == std::string_view::npos) show(reader.word());
+    }
   } else {
-    ForEachGram(text, options_.q, add);
+    ForEachGramBeginning(text, options_.q, show);
   }
-  if (entries->size() - from > TableLimits::kEntriesOfRow)
-    return absl::OutOfRangeError(absl::StrCat("column ", options_.columns[0].column, " has more than ", TableLimits::kEntriesOfRow,
-                                              " words or q-grams, the limit of index ", name()));
-  entries->SortFrom(from);
-  return absl::OkStatus();
+}
+
+Status Index::CheckNumWords(std::size_t count) const {
+  if (count <= TableLimits::kEntriesOfRow) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("column ", options_.columns[0].column, " has more than ", TableLimits::kEntriesOfRow,
+                                            " different words or q-grams, the limit of index ", name()));
 }
 
 Index::RowOfEntry Index::Row(std::string_view entry_key, std::string_view entry_value) const {
@@ -224,9 +215,9 @@ Index::RowOfEntry Index::Row(std::string_view entry_key, std::string_view entry_
   entry_key.remove_prefix(prefix_.size());
   bool has_all = true;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const std::size_t size = PartLength(entry_key, is_words());
+    const std::size_t size = PartLength(entry_key);
     if (size == 0) return {};
-    has_all = has_all && (is_words() || entry_key[0] != kNullPart);
+    has_all = has_all && entry_key[0] != kNullPart;
     entry_key.remove_prefix(size);
   }
   if (!is_unique() || !has_all) return {entry_key, entry_value, true};

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/varint.h"
+#include "hako/table/posting_writer.h"
 #include "hako/table/table_core.h"
 #include "hako/table/typed_value.h"
 #include "hako/table/words.h"
@@ -17,7 +18,8 @@
 namespace hako::table {
 namespace {
 
-constexpr std::size_t kRowsAtOnce = 256;
+// A step has at most so many rows, and so many bytes of rows with words or q-grams.
+constexpr std::size_t kRowsAtOnce = 256, kTextRowsAtOnce = 8192, kTextBytesAtOnce = 1 << 20;
 
 std::string Printable(std::string_view key) {
   std::string text;
@@ -27,7 +29,9 @@ std::string Printable(std::string_view key) {
 
 struct Rows {                             // some rows, as they were read
   std::vector<std::string> keys, values;  // keys of records
-  std::size_t size = 0;
+  std::size_t size = 0, bytes = 0;
+
+  void Clear() { size = bytes = 0; }
 
   void Add(std::string_view key, std::string_view value) {
     if (size == keys.size()) {
@@ -36,6 +40,7 @@ struct Rows {                             // some rows, as they were read
     }
     keys[size].assign(key);
     values[size++].assign(value);
+    bytes += value.size();
   }
 };
 
@@ -46,16 +51,20 @@ class Builder {
   Status Run() {
     PooledCursor cursor(core_);
     std::string next(1, kRowSpace);
+    const std::size_t rows_max = index_.is_text() ? kTextRowsAtOnce : kRowsAtOnce;
     for (bool at_end = false; !at_end;) {
-      rows_.size = 0;
-      for (cursor->Jump(next); cursor->Valid() && rows_.size < kRowsAtOnce; cursor->Next()) {
-        if (cursor->key()[0] != kRowSpace) break;
+      rows_.Clear();
+      at_end = true;
+      for (cursor->Jump(next); cursor->Valid() && cursor->key()[0] == kRowSpace; cursor->Next()) {
+        if (rows_.size == rows_max || (index_.is_text() && rows_.bytes >= kTextBytesAtOnce)) {
+          at_end = false;
+          break;
+        }
         rows_.Add(cursor->key(), cursor->value());
       }
       HAKO_RETURN_IF_ERROR(cursor->status());
-      at_end = rows_.size < kRowsAtOnce;
       if (!at_end) next.assign(rows_.keys[rows_.size - 1]).push_back('\0');
-      HAKO_RETURN_IF_ERROR(AddRows());
+      if (rows_.size != 0) HAKO_RETURN_IF_ERROR(AddRows(0, rows_.size));
     }
     return absl::OkStatus();
   }
@@ -63,22 +72,62 @@ class Builder {
  private:
   std::string_view KeyOf(std::size_t row) const { return std::string_view(rows_.keys[row]).substr(1); }
 
-  // Adds the entries of all rows that were read, or row by row if any of them has changed.
-  Status AddRows() {
-    const Status status = AddTogether(0, rows_.size);
-    if (!absl::IsAborted(status)) return status;
-    for (std::size_t i = 0; i < rows_.size; ++i) {
-      for (Status one = AddTogether(i, i + 1); !one.ok(); one = AddTogether(i, i + 1)) {
-        if (!absl::IsAborted(one)) return one;
-        const Status read = core_.FetchRow(KeyOf(i), &rows_.values[i]);
-        if (absl::IsNotFound(read)) break;  // the row was removed, and its writer had no entry to remove
-        HAKO_RETURN_IF_ERROR(read);
-      }
+  // Adds the entries of rows in one step, or in smaller ones if any of the rows has changed.
+  Status AddRows(std::size_t begin, std::size_t end) {
+    static constexpr int kTriesMax = 1000;  // no row changes as often as that between two reads
+    for (int tries = 0;; ++tries) {
+      const Status status = AddTogether(begin, end);
+      if (!absl::IsAborted(status)) return status;
+      if (end - begin > 1) break;
+      if (tries == kTriesMax) return absl::DataLossError("the posting lists of a text index do not fit together: Verify says more");
+      const Status read = core_.FetchRow(KeyOf(begin), &rows_.values[begin]);
+      if (absl::IsNotFound(read)) return absl::OkStatus();  // the row was removed, and its writer had no entry to remove
+      HAKO_RETURN_IF_ERROR(read);
     }
-    return absl::OkStatus();
+    const std::size_t middle = begin + (end - begin) / 2;
+    HAKO_RETURN_IF_ERROR(AddRows(begin, middle));
+    return AddRows(middle, end);
   }
 
   Status AddTogether(std::size_t begin, std::size_t end) {
+    WriterGate::Writer writer(core_.gate);
+    return index_.is_text() ? AddPostings(begin, end) : AddEntries(begin, end);
+  }
+
+  Status AddPostings(std::size_t begin, std::size_t end) {
+    postings_.Clear();
+    numbered_.clear();
+    keys_.clear();
+    TakenNumbers taken(core_.numbers);
+    for (std::size_t i = begin; i < end; ++i) {
+      keys_.push_back(rows_.keys[i]);
+      std::optional<RowNumber> number = NumberOfRow(rows_.values[i]);
+      numbered_.emplace_back();
+      if (!number) {
+        HAKO_ASSIGN_OR_RETURN(number, taken.Take());
+        numbered_.back() = rows_.values[i];
+        SetNumberOfRow(*number, &numbered_.back());
+        postings_.AddKey(*number, KeyOf(i));
+      }
+      const std::size_t before = postings_.num_changes();
+      index_.ForEachList(KeyOf(i), RowView(rows_.values[i], &core_.catalogue.names()),
+                         [&](std::string_view list) { postings_.Add(list, *number); });
+      HAKO_RETURN_IF_ERROR(index_.CheckNumWords(postings_.num_changes() - before));
+    }
+    HAKO_RETURN_IF_ERROR(postings_.Plan(core_));
+    for (std::size_t i = 0; i < postings_.size(); ++i) keys_.push_back(postings_.key(i));
+    const std::size_t num_rows = end - begin;
+    const auto visit = [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
+      if (i >= num_rows) return postings_.Visit(i - num_rows, found);
+      if (!found || *found != rows_.values[begin + i]) return std::nullopt;
+      return numbered_[i].empty() ? Action::Keep() : Action::Set(numbered_[i]);
+    };
+    HAKO_RETURN_IF_ERROR(core_.store->ProcessMulti(Batch<Action>{keys_, visit, keys_.size()}, nullptr));
+    taken.Keep();
+    return absl::OkStatus();
+  }
+
+  Status AddEntries(std::size_t begin, std::size_t end) {
     entries_.Clear();
     keys_.clear();
     row_of_.clear();
@@ -101,7 +150,6 @@ class Builder {
       }
       return Action::Set(entries_.value(entry));
     };
-    WriterGate::Writer writer(core_.gate);
     const Status status = core_.store->ProcessMulti(Batch<Action>{keys_, visit, index_.is_unique() ? keys_.size() : num_rows}, nullptr);
     return taken.ok() ? status : taken;
   }
@@ -112,6 +160,8 @@ class Builder {
   Entries entries_;
   std::vector<std::string_view> keys_;
   std::vector<std::size_t> row_of_;
+  PostingWriter postings_;
+  std::vector<std::string> numbered_;  // the rows that get a number in this step, with it
 };
 
 }  // namespace
@@ -227,7 +277,10 @@ class Verifier {
     }));
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t count, core_.CountRows());
     if (count != num_rows) HAKO_RETURN_IF_ERROR(CheckCount());
-    return ForEach(kEntrySpace, [this](std::string_view key, std::string_view value) { return CheckEntry(key, value); });
+    HAKO_RETURN_IF_ERROR(ForEach(kEntrySpace, [this](std::string_view key, std::string_view value) { return CheckEntry(key, value); }));
+    if (CheckTexts().ok()) return absl::OkStatus();
+    const sync::MutexLock lock(core_.catalogue.mutex());
+    return core_.gate.RunExclusive([this] { return CheckTexts(); });
   }
 
  private:
@@ -290,7 +343,7 @@ class Verifier {
             absl::StrCat("row '", Printable(key), "' has a value of another type than column '", ToAbsl(row.name(i)), "'"));
     }
     for (const Index* const listed : core_.catalogue.indices()) {
-      if (listed->state() != IndexState::kReady) continue;
+      if (listed->state() != IndexState::kReady || listed->is_text()) continue;
       HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));
       entries_.Clear();
       HAKO_RETURN_IF_ERROR(index->AddEntries(key, row, &entries_));
@@ -308,7 +361,7 @@ class Verifier {
   Status CheckEntry(std::string_view entry_key, std::string_view entry_value) {
     const Index* const listed = core_.catalogue.IndexOf(entry_key);
     if (listed == nullptr) return absl::DataLossError("an entry belongs to no index");
-    if (listed->state() != IndexState::kReady) return absl::OkStatus();
+    if (listed->state() != IndexState::kReady || listed->is_text()) return absl::OkStatus();
     HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));
     const Index::RowOfEntry entry = index->Row(entry_key, entry_value);
     if (!entry.ok || entry.key.size() > TableLimits::kKeySize)
@@ -325,11 +378,111 @@ class Verifier {
                                             read.ok() ? "has another value" : "does not exist"));
   }
 
+  // Checks the posting lists and the numbers of rows. Each list has the numbers that the rows demand, and
+  // all lists of an index together have no more.
+  Status CheckTexts() {
+    num_numbers_ = 0;
+    num_postings_.clear();
+    HAKO_RETURN_IF_ERROR(CheckTextRows());
+    HAKO_RETURN_IF_ERROR(CheckKeyBlocks());
+    return CheckLists();
+  }
+
+  Status CheckTextRows() {
+    Rows rows;
+    PooledCursor cursor(core_);
+    for (cursor->Jump({&kRowSpace, 1}); cursor->Valid() && cursor->key()[0] == kRowSpace; cursor->Next()) {
+      rows.Add(cursor->key(), cursor->value());
+      if (rows.size < kTextRowsAtOnce && rows.bytes < kTextBytesAtOnce) continue;
+      HAKO_RETURN_IF_ERROR(CheckTextRows(rows));
+      rows.Clear();
+    }
+    HAKO_RETURN_IF_ERROR(cursor->status());
+    return CheckTextRows(rows);
+  }
+
+  Status CheckTextRows(const Rows& rows) {
+    for (std::size_t i = 0; i < rows.size; ++i) HAKO_RETURN_IF_ERROR(CheckNumber(std::string_view(rows.keys[i]).substr(1), rows.values[i]));
+    for (const Index* const listed : core_.catalogue.indices()) {
+      if (listed->state() != IndexState::kReady || !listed->is_text()) continue;
+      HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));
+      postings_.Clear();
+      for (std::size_t i = 0; i < rows.size; ++i) {
+        const std::string_view key = std::string_view(rows.keys[i]).substr(1);
+        const std::optional<RowNumber> number = NumberOfRow(rows.values[i]);
+        if (!number) return absl::DataLossError(absl::StrCat("row '", Printable(key), "' has no number for index ", index->name()));
+        index->ForEachList(key, RowView(rows.values[i], names_), [&](std::string_view list) { postings_.Add(list, *number); });
+      }
+      const Status planned = postings_.Plan(core_);
+      if (absl::IsAborted(planned)) return absl::DataLossError(absl::StrCat("a posting list of index ", index->name(), " lacks a block"));
+      HAKO_RETURN_IF_ERROR(planned);
+      if (postings_.size() != 0) return absl::DataLossError(absl::StrCat("a row lacks a word or q-gram in index ", index->name()));
+      num_postings_[index->number()] += postings_.num_numbers();
+    }
+    return absl::OkStatus();
+  }
+
+  Status CheckNumber(std::string_view key, std::string_view row) {
+    const std::optional<RowNumber> number = NumberOfRow(row);
+    if (!number) return absl::OkStatus();
+    ++num_numbers_;
+    const Status read = core_.store->FetchTo(KeyBlockKey(*number / kKeysOfBlock), &value_);
+    if (!read.ok() && !absl::IsNotFound(read)) return read;
+    const unsigned slot = *number % kKeysOfBlock;
+    if (read.ok() && key_block_.Decode(value_) && key_block_.has(slot) && key_block_.key(slot) == key) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("row '", Printable(key), "' has a number that does not lead to it"));
+  }
+
+  Status CheckKeyBlocks() {
+    PooledCursor cursor(core_);
+    for (cursor->Jump({&kNumberSpace, 1}); cursor->Valid() && cursor->key()[0] == kNumberSpace; cursor->Next()) {
+      if (cursor->key().size() != kKeyBlockKeySize || !key_block_.Decode(cursor->value()))
+        return absl::DataLossError("a block of the keys of rows by number is damaged");
+      for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) num_numbers_ -= key_block_.has(slot) ? 1u : 0u;
+    }
+    HAKO_RETURN_IF_ERROR(cursor->status());
+    return num_numbers_ == 0 ? absl::OkStatus() : absl::DataLossError("a number of a row leads to no row");
+  }
+
+  Status CheckLists() {
+    std::string list;
+    std::vector<RowNumber> numbers;
+    std::uint64_t end = PostingBlock::kNoEnd;  // of the block before
+    PooledCursor cursor(core_);
+    for (cursor->Jump({&kEntrySpace, 1}); cursor->Valid() && cursor->key()[0] == kEntrySpace; cursor->Next()) {
+      const Index* const index = core_.catalogue.IndexOf(cursor->key());
+      if (index == nullptr || !index->is_text() || index->state() != IndexState::kReady) continue;
+      const auto damaged = [index] { return absl::DataLossError(absl::StrCat("a posting list of index ", index->name(), " is damaged")); };
+      const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
+      if (!key) return damaged();
+      if (end == PostingBlock::kNoEnd) {
+        list = key->list;
+        end = 0;
+      }
+      numbers.clear();
+      const std::optional<PostingBlock> block = DecodePostings(cursor->value(), key->end, &numbers);
+      if (!block || key->list != list || block->begin != end) return damaged();
+      end = key->end;
+      num_postings_[index->number()] -= block->count;
+    }
+    HAKO_RETURN_IF_ERROR(cursor->status());
+    if (end != PostingBlock::kNoEnd) return absl::DataLossError("a posting list has no end");
+    for (const Index* const index : core_.catalogue.indices()) {
+      if (num_postings_[index->number()] != 0)
+        return absl::DataLossError(absl::StrCat("index ", index->name(), " has a word or q-gram of a row that lacks it"));
+    }
+    return absl::OkStatus();
+  }
+
   TableCore& core_;
   const ColumnNames* names_;
   std::map<std::uint16_t, std::unique_ptr<Index>> resolved_;  // by number; numbers are not reused
   Entries entries_;
   std::string value_;
+  PostingWriter postings_;
+  KeyBlock key_block_;
+  std::uint64_t num_numbers_ = 0;                        // of rows, minus those in key blocks
+  std::map<std::uint16_t, std::uint64_t> num_postings_;  // of rows, minus those in lists, by index
 };
 
 }  // namespace

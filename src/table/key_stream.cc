@@ -77,6 +77,40 @@ bool RangeStream::Show() {
   return true;
 }
 
+bool NumberStream::Next() {
+  while (at_ < set_->numbers.size()) {
+    const RowNumber number = set_->numbers[at_++];
+    if (effort_ != nullptr && !effort_->Take()) {
+      status_ = effort_->error();
+      return false;
+    }
+    if (number / kKeysOfBlock != number_of_block_) {
+      number_of_block_ = number / kKeysOfBlock;
+      const Status read = core_.store->FetchTo(KeyBlockKey(number / kKeysOfBlock), &bytes_);
+      const bool is_there = read.ok();
+      if (!is_there && !absl::IsNotFound(read)) status_ = read;
+      block_.Clear();
+      if (is_there && !block_.Decode(bytes_)) status_ = absl::DataLossError("a block of the keys of rows by number is damaged");
+      if (!status_.ok()) return false;
+    }
+    if (!block_.has(number % kKeysOfBlock)) continue;  // the row was removed meanwhile
+    key_ = block_.key(number % kKeysOfBlock);
+    return true;
+  }
+  return false;
+}
+
+bool SetStream::Next() {
+  while (rows_.Next()) {
+    const std::optional<RowNumber> number = NumberOfRow(*rows_.row());
+    if (!number || !std::binary_search(set_->numbers.begin(), set_->numbers.end(), *number)) continue;
+    key_ = rows_.key();
+    row_ = rows_.row();
+    return true;
+  }
+  return false;
+}
+
 bool IntersectionStream::Start() {
   static constexpr std::size_t kPartsMax = 3;
   is_started_ = true;

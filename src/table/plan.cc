@@ -98,6 +98,10 @@ std::uint64_t BitOf(std::span<const std::shared_ptr<const Node>> conjuncts, cons
   return 0;
 }
 
+std::uint64_t AllBits(std::span<const std::shared_ptr<const Node>> conjuncts) {
+  return conjuncts.size() >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << conjuncts.size()) - 1;
+}
+
 // Returns the conjunct that allows a column only one part, and appends the part to `parts`. Returns
 // nullptr if there is none.
 const Node* EqualityOf(std::span<const std::shared_ptr<const Node>> conjuncts, std::string_view column, IndexKind kind,
@@ -138,9 +142,8 @@ Status Planner::Make(Plan* plan) {
   HAKO_RETURN_IF_ERROR(status_);
   plan->access = best ? *std::move(best) : AllRows();
   const Access& access = plan->access;
-  plan->is_exact =
-      conjuncts.size() <= 64 && access.exact == (conjuncts.size() == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << conjuncts.size()) - 1);
-  const bool is_list = access.kind == Access::Kind::kList || (access.kind == Access::Kind::kRange && access.range.index == nullptr);
+  plan->is_exact = conjuncts.size() <= 64 && access.exact == AllBits(conjuncts);
+  const bool is_list = access.kind == Access::Kind::kList || access.ShowsRows();
   const bool keeps_keys = by_key && access.is_sorted && (is_list || !wanted_.is_descending);
   plan->is_ordered = !wanted_.order_column || access.gives_order || keeps_keys || access.is_single;
   const Index* const index = access.kind == Access::Kind::kRange ? access.range.index : nullptr;
@@ -255,44 +258,55 @@ void Planner::AddIndexAccess(const Index& index, Nodes conjuncts, std::vector<Ac
   if (num_equal > 0 || bounds.is_given) candidates->push_back(std::move(access));
 }
 
-void Planner::AddWordAccess(Nodes conjuncts, std::vector<Access>* candidates) {
-  static constexpr std::size_t kGramsMax = 8;
-  for (const Index* const index : core_.catalogue.indices()) {
-    if (!index->is_words() || !IsUsable(*index, conjuncts)) continue;
-    for (const NodeRef& node : conjuncts) {
-      if (node->is_key || node->is_numeric || node->column != index->options().columns[0].column) continue;
-      std::vector<std::string> words;
-      if (index->parts()[0].kind == IndexKind::kToken) {
-        if (node->op == Op::kAllWords || node->op == Op::kPhrase || (node->op == Op::kAnyWord && node->words.size() == 1))
-          words = node->words;
-      } else if (node->op == Op::kContains || node->op == Op::kBegins || node->op == Op::kEnds) {
-        const std::string_view part = WithoutCutCharacters(node->values[0].get().bytes());
-        ForEachGram(part, index->options().q, [&words](std::string_view gram) {
-          if (gram.find('\0') == gram.npos) words.emplace_back(gram);
-        });
-        for (std::size_t kept = 0; words.size() > kGramsMax && kept < kGramsMax; ++kept)
-          words[kept] = words[kept * (words.size() - 1) / (kGramsMax - 1)];
-        words.resize(std::min(words.size(), kGramsMax));
-      }
-      std::sort(words.begin(), words.end());
-      words.erase(std::unique(words.begin(), words.end()), words.end());
-      for (const std::string& word : words) {
-        Access access{.is_sorted = true};
-        access.range.index = index;
-        access.range.from = index->prefix();
-        AppendWord(word, &access.range.from);
-        access.range.to = EndOf(access.range.from);
-        access.range.key_at = access.range.from.size();
-        if (wanted_.explains) AppendLiteral(Value(word), &access.text);
-        if (index->parts()[0].kind == IndexKind::kToken && node->op != Op::kPhrase) {
-          access.exact = words.size() == 1 ? BitOf(conjuncts, *node) : 0;
-          access.word_of = BitOf(conjuncts, *node);
-          access.num_words = words.size();
-        }
-        candidates->push_back(std::move(access));
-      }
-    }
+std::optional<std::uint64_t> Planner::RowsInTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole) {
+  TextSearch search(core_, indices, wanted_.effort);
+  std::optional<std::uint64_t> least;
+  for (const NodeRef& node : conjuncts) {
+    const auto size = search.SizeOf(*node);
+    if (size && (size->rows < TextSearch::kAll || (wanted_.counts && is_whole))) least = std::min(least.value_or(size->rows), size->rows);
   }
+  return least;
+}
+
+std::optional<Access> Planner::OfTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole) {
+  TextSearch search(core_, indices, wanted_.effort);
+  std::vector<std::pair<TextSearch::Size, const Node*>> by_size;
+  for (const NodeRef& node : conjuncts) {
+    if (const auto size = search.SizeOf(*node)) by_size.emplace_back(*size, node.get());
+  }
+  std::sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) { return a.first.rows < b.first.rows; });
+  Access access{.kind = Access::Kind::kNumbers};
+  RowSet all{.numbers = {}, .is_complement = true, .is_exact = true};
+  for (const auto& [size, node] : by_size) {
+    if (!all.is_complement && !TextSearch::Pays(size.numbers, all.numbers.size())) continue;
+    const StatusOr<RowSet> set = search.Find(*node, all.is_complement ? nullptr : &all);
+    if (!set.ok()) {
+      status_ = set.status();
+      return std::nullopt;
+    }
+    if (set->is_exact) access.exact |= BitOf(conjuncts, *node);
+    AddText(*node, &access.text);
+    all = Intersection(all, *set);
+  }
+  if (!all.is_complement && all.numbers.empty()) access.exact = AllBits(conjuncts);  // no row meets the condition
+  if (all.is_complement && (!wanted_.counts || !is_whole || access.exact != AllBits(conjuncts))) return std::nullopt;
+  access.indices = search.used();
+  access.count = all.numbers.size();
+  access.set = std::make_shared<const RowSet>(std::move(all));
+  return access;
+}
+
+// Sorting the keys of the set takes the time of a few rows for each; reading rows in their order, until
+// the wanted ones of the set were found, needs no memory.
+void Planner::InKeyOrder(const Access& ordered, Access* set) {
+  static constexpr double kRowsOfKey = 0.5;  // rows that are read in the time in which a key of the set is found and sorted
+  static constexpr std::uint64_t kBytesOfKey = 128;
+  if (set->set->is_complement || ordered.kind != Access::Kind::kRange || ordered.range.index != nullptr) return;
+  const auto size = static_cast<double>(set->set->numbers.size()), num_rows = static_cast<double>(NumRows());
+  const double wanted = wanted_.rows ? static_cast<double>(*wanted_.rows) : size;
+  if (wanted * num_rows > size * size * kRowsOfKey && set->set->numbers.size() < core_.sort_bytes / kBytesOfKey) return;
+  set->in_key_order = set->is_sorted = true;
+  set->range = ordered.range;
 }
 
 // Takes each of several equal values only once, because otherwise a row would be shown twice.
@@ -312,15 +326,7 @@ std::optional<Access> Planner::OfIn(const NodeRef& node) {
 
 std::optional<Access> Planner::OfUnion(const Node& node) {
   Access all{.kind = Access::Kind::kUnion};
-  std::vector<NodeRef> parts = node.children;
-  if (node.op == Op::kAnyWord) {
-    for (const std::string& word : node.words) {  // read as a text again, a folded word may be several: it is no value
-      Node one{.op = Op::kAnyWord, .is_key = node.is_key, .column = node.column, .is_numeric = node.is_numeric};
-      one.words.push_back(word);
-      parts.push_back(std::make_shared<const Node>(std::move(one)));
-    }
-  }
-  for (const NodeRef& part : parts) {
+  for (const NodeRef& part : node.children) {
     std::optional<Access> access = Best(ConjunctsOf(part), false);
     if (!access) return std::nullopt;
     all.parts.push_back(*std::move(access));
@@ -333,10 +339,14 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
   std::vector<Access> candidates;
   std::optional<Access> ordered;
   AddKeyAccess(conjuncts, &candidates);
+  std::vector<const Index*> text_indices;
   for (const Index* const index : core_.catalogue.indices()) {
-    if (!index->is_words() && IsUsable(*index, conjuncts)) AddIndexAccess(*index, conjuncts, &candidates, &ordered);
+    if (!IsUsable(*index, conjuncts)) continue;
+    if (index->is_text())
+      text_indices.push_back(index);
+    else
+      AddIndexAccess(*index, conjuncts, &candidates, &ordered);
   }
-  AddWordAccess(conjuncts, &candidates);
   for (Access& candidate : candidates) {
     if (candidate.is_single) return std::move(candidate);
   }
@@ -346,15 +356,22 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
       if (candidate.is_sorted && candidate.range.index == nullptr) ordered = candidate;
     }
   }
+  // The order of the keys needs no other plan than that of a set of texts (InKeyOrder).
+  const auto texts = text_indices.empty() ? std::optional<std::uint64_t>() : RowsInTexts(conjuncts, text_indices, is_whole);
   const bool takes_order = is_whole && ordered && wanted_.rows;
-  if (takes_order) {
+  if (takes_order && !(texts && wanted_.order_column == ColumnId::kKey)) {
     const std::uint64_t budget = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(*wanted_.rows) * static_cast<double>(NumRows())));
     const auto is_same = [&](const Access& other) {
       return other.range.from == ordered->range.from && other.range.to == ordered->range.to;
     };
     std::vector<Access> others = candidates;
     std::erase_if(others, is_same);
-    if (others.empty() || !Race(others, budget)) return ordered;
+    if ((!texts || *texts > budget) && (others.empty() || !Race(others, budget))) return ordered;
+  }
+  if (texts && (candidates.empty() || !Race(candidates, std::min(*texts, NumRows() / kScanPart + 64)))) {
+    std::optional<Access> access = OfTexts(conjuncts, text_indices, is_whole);
+    if (access && is_whole && wanted_.order_column == ColumnId::kKey) InKeyOrder(*ordered, &*access);
+    if (access || !status_.ok()) return access;
   }
   if (candidates.size() == 1 && candidates[0].is_sorted) return std::move(candidates[0]);
   const auto is_list = [](const Access& access) { return access.is_sorted && access.range.index != nullptr; };
@@ -368,7 +385,7 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
   for (const NodeRef& node : conjuncts) {
     std::optional<Access> access;
     if (node->op == Op::kIn) access = OfIn(node);
-    if (node->op == Op::kOr || (node->op == Op::kAnyWord && node->words.size() != 1)) access = OfUnion(*node);
+    if (node->op == Op::kOr) access = OfUnion(*node);
     if (access) return access;
   }
   if (is_whole && candidates.empty()) return ordered;  // cheaper than sorting all rows
@@ -412,13 +429,7 @@ Access Planner::Intersect(std::vector<Access>& candidates, std::size_t smallest)
     if (other.is_sorted && other.kind == Access::Kind::kRange && other.range.index != nullptr) all.parts.push_back(std::move(other));
   }
   if (all.parts.size() == 1) return std::move(all.parts[0]);
-  for (const Access& part : all.parts) {
-    const auto same = [&part](const Access& other) {
-      return part.word_of != 0 && other.word_of == part.word_of && other.range.index == part.range.index;
-    };
-    const auto num_words = static_cast<std::size_t>(std::count_if(all.parts.begin(), all.parts.end(), same));
-    all.exact |= part.exact | (num_words == part.num_words ? part.word_of : 0);
-  }
+  for (const Access& part : all.parts) all.exact |= part.exact;
   return all;
 }
 

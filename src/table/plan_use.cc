@@ -12,6 +12,9 @@ std::unique_ptr<KeyStream> MakeStream(TableCore& core, const Access& access, boo
   switch (access.kind) {
     case Access::Kind::kList:
       return std::make_unique<ListStream>(access.keys, is_reversed);
+    case Access::Kind::kNumbers:
+      if (access.in_key_order) return std::make_unique<SetStream>(core, access.range, access.set, is_reversed, effort);
+      return std::make_unique<NumberStream>(core, access.set, effort);
     case Access::Kind::kIntersection: {
       std::vector<std::unique_ptr<KeyStream>> parts;
       for (const Access& part : access.parts) parts.push_back(MakeStream(core, part, false, effort));
@@ -37,6 +40,10 @@ void AppendAccess(const Access& access, const std::string& indent, std::string* 
     case Access::Kind::kList:
       absl::StrAppend(out, "rows by key: ", access.text);
       break;
+    case Access::Kind::kNumbers:
+      for (const Index* const index : access.indices) absl::StrAppend(out, index == access.indices[0] ? "index " : " and ", index->name());
+      absl::StrAppend(out, ": ", access.text);
+      break;
     case Access::Kind::kIntersection:
       absl::StrAppend(out, "keys in all of");
       break;
@@ -48,7 +55,9 @@ void AppendAccess(const Access& access, const std::string& indent, std::string* 
       absl::StrAppend(out, access.text);
       break;
   }
-  if (access.count) absl::StrAppend(out, ", ", *access.count, *access.count == 1 ? " entry" : " entries");
+  const std::string_view unit = access.kind == Access::Kind::kNumbers ? "row" : "entr";
+  const std::string_view end = access.kind == Access::Kind::kNumbers ? (access.count == 1 ? "" : "s") : access.count == 1 ? "y" : "ies";
+  if (access.count) absl::StrAppend(out, ", ", *access.count, " ", ToAbsl(unit), ToAbsl(end));
   absl::StrAppend(out, "\n");
   for (const Access& part : access.parts) AppendAccess(part, indent + "  ", out);
 }

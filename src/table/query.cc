@@ -80,13 +80,19 @@ StatusOr<std::uint64_t> Query::Count() const HAKO_TRY {
     return within_limit(count);
   }
   QueryRun run(all);
-  HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>()));
+  HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>(), false, !after_key_));
   const table::Access& access = run.plan().access;
   std::uint64_t count = 0;
   if (run.plan().is_exact && access.kind == table::Access::Kind::kRange && access.range.index != nullptr && !after_key_ &&
       effort_ == nullptr) {
     HAKO_ASSIGN_OR_RETURN(count, core_->store->CountRange(access.range.from, access.range.to));
     return within_limit(count);
+  }
+  if (run.plan().is_exact && access.kind == table::Access::Kind::kNumbers && !after_key_) {
+    count = access.set->numbers.size();
+    if (!access.set->is_complement) return within_limit(count);
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t num_rows, core_->CountRows());
+    return within_limit(num_rows - std::min(num_rows, count));
   }
   HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view, const RowView&) {
     ++count;

@@ -27,7 +27,7 @@ bool QueryRun::IsUsedHere(const Index& index) {
   return false;
 }
 
-Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns, bool explains) {
+Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns, bool explains, bool counts) {
   HAKO_RETURN_IF_ERROR(query_.CheckOffset());
   if (query_.where_.node()) HAKO_RETURN_IF_ERROR(CheckNames(*query_.where_.node()));
   HAKO_RETURN_IF_ERROR(CheckName(query_.order_by_.value_or("")));
@@ -35,6 +35,7 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   filter_ = Filter(where_, core_.catalogue.names(), query_.effort_);
   wanted_.where = &where_;
   wanted_.explains = explains;
+  wanted_.counts = counts;
   wanted_.effort = query_.effort_;
   if (query_.limit_) {
     const std::uint64_t most = ~std::uint64_t{0} - query_.offset_;
@@ -42,6 +43,8 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   }
   HAKO_RETURN_IF_ERROR(SetOrder());
   SetColumns(columns);
+  const IndexList& indices = core_.catalogue.indices();
+  if (std::ranges::any_of(indices, &Index::is_text)) numbers_in_use_.emplace(core_.numbers);
   for (;;) {
     HAKO_RETURN_IF_ERROR(Planner(core_, wanted_).Make(&plan_));
     if (HoldIndices(plan_.access)) break;
@@ -49,6 +52,7 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   }
   const auto& names = columns ? columns : query_.columns_;
   shows_keys_ = plan_.is_exact && plan_.is_ordered && names && names->empty() && !after_;
+  sorts_keys_ = plan_.access.kind == Access::Kind::kNumbers && !plan_.is_ordered && wanted_.order_column == ColumnId::kKey;
   BeginBehind();
   return absl::OkStatus();
 }
@@ -109,11 +113,12 @@ bool QueryRun::HoldIndices(const Access& access) {
   for (const Access& part : access.parts) {
     if (!HoldIndices(part)) return false;
   }
-  const Index* const index = access.range.index;
-  if (index == nullptr) return true;
-  index->users().fetch_add(1, std::memory_order_seq_cst);
-  held_.push_back(index);
-  return index->state() == IndexState::kReady;
+  const auto hold = [this](const Index* index) {
+    index->users().fetch_add(1, std::memory_order_seq_cst);
+    held_.push_back(index);
+    return index->state() == IndexState::kReady;
+  };
+  return (access.range.index == nullptr || hold(access.range.index)) && std::ranges::all_of(access.indices, hold);
 }
 
 void QueryRun::ReleaseIndices() {
@@ -124,9 +129,9 @@ void QueryRun::ReleaseIndices() {
 // If the range has the wanted order, narrows it to the part behind After. It may also leave the
 // range unchanged, because Each tests every row against After.
 void QueryRun::BeginBehind() {
-  if (!after_ || plan_.access.kind != Access::Kind::kRange) return;
+  if (!after_ || (plan_.access.kind != Access::Kind::kRange && !plan_.access.in_key_order)) return;
   RecordRange& range = plan_.access.range;
-  const bool is_rows = range.index == nullptr && wanted_.order_column == ColumnId::kKey;
+  const bool is_rows = plan_.access.ShowsRows() && wanted_.order_column == ColumnId::kKey;
   if (!is_rows && !plan_.access.gives_order) return;
   std::string position;
   bool has_key = true;  // whether the position names one row; otherwise entries at it may be behind After
@@ -164,19 +169,18 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
   keys_.clear();
   orders_.clear();
   for (bool goes_on = true; goes_on && stream.Next();) {
-    if (shows_keys_) {
+    if (shows_keys_ || sorts_keys_) {
       goes_on = show(stream.key(), RowView());
       continue;
     }
-    const bool is_row = plan_.access.kind == Access::Kind::kRange && plan_.access.range.index == nullptr;
-    if (stream.row() && (is_row || !may_lack_rows)) {
+    if (stream.row() && (plan_.access.ShowsRows() || !may_lack_rows)) {
       goes_on = look(stream.key(), RowView(*stream.row(), names));
       continue;
     }
     keys_.emplace_back(stream.key());
     if (is_by_column) {
       const std::string_view parts = stream.entry().substr(plan_.access.order_at);
-      orders_.emplace_back(parts.substr(0, PartLength(parts, false)));
+      orders_.emplace_back(parts.substr(0, PartLength(parts)));
     }
     const bool is_union = plan_.access.kind == Access::Kind::kUnion;  // the stream's Takes asks its present part
     const std::size_t most = is_union                           ? 1
@@ -282,20 +286,25 @@ Status QueryRun::Sort(std::uint64_t most, std::vector<Item>* items) {
 Status QueryRun::EachSorted(Query::Visit visit) {
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
   std::uint64_t to_skip = query_.offset_, left = query_.limit_.value_or(kAll), most = wanted_.rows.value_or(kAll);
+  if (sorts_keys_ && !plan_.is_exact) most = std::max<std::uint64_t>(most, kRowsAtOnce);
   for (std::vector<Item> items;; items.clear()) {
     HAKO_RETURN_IF_ERROR(Sort(most, &items));
-    const auto behind_offset = std::span<const Item>(items).subspan(std::min<std::uint64_t>(to_skip, items.size()));
+    // Keys that are sorted without their rows need not be of rows that count for the offset.
+    const std::uint64_t num_known = sorts_keys_ ? 0 : std::min<std::uint64_t>(to_skip, items.size());
+    to_skip -= num_known;
+    const auto behind_offset = std::span<const Item>(items).subspan(num_known);
     const auto show = [&](std::string_view key, const RowView& row) {
       const bool is_shown = filter_.Matches(key, row);
-      return !filter_.IsStopped() && (!is_shown || (visit(key, row) && --left != 0));
+      if (filter_.IsStopped()) return false;
+      if (is_shown && to_skip > 0) return --to_skip, true;
+      return !is_shown || (visit(key, row) && --left != 0);
     };
     bool goes_on = true;
     HAKO_RETURN_IF_ERROR(ShowSorted(behind_offset, show, &goes_on));
     if (filter_.IsStopped()) return filter_.error();
     if (!goes_on || items.size() < most) return absl::OkStatus();
     after_ = std::move(items.back());
-    to_skip = 0;
-    most = std::max<std::uint64_t>(left, kRowsAtOnce);  // sorts some more than needed
+    most = std::max<std::uint64_t>(left + to_skip, sorts_keys_ ? 2 * most : kRowsAtOnce);  // sorts some more than needed
   }
 }
 

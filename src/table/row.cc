@@ -5,12 +5,15 @@
 #include <cstring>
 
 #include "hako/base/assert.h"
+#include "hako/base/endian.h"
 #include "hako/table/column_names.h"
 
 namespace hako {
 namespace {
 
 constexpr unsigned kVersion = 1;
+constexpr unsigned kHasNumber = 8;  // in the head
+constexpr std::size_t kNumberSize = 4;
 
 template <class T>
 void AppendLe(T number, std::size_t width, std::string* out) {
@@ -52,7 +55,9 @@ RowView::RowView(std::string_view bytes, const table::ColumnNames* names) : byte
   kinds_ = numbers_ + width * count;
   ends_ = kinds_ + (count + 1) / 2;
   cells_ = ends_ + end_width_ * count;
-  if (cells_ <= bytes.size() && end_width_ <= 4) count_ = static_cast<std::uint16_t>(count);
+  const std::size_t behind = (head & kHasNumber) != 0 ? kNumberSize : 0;
+  if (cells_ + behind <= bytes.size() && end_width_ <= 4) count_ = static_cast<std::uint16_t>(count);
+  cells_end_ = static_cast<std::uint32_t>(bytes.size() - behind);
 }
 
 std::uint32_t RowView::EndAt(std::size_t i) const {
@@ -65,7 +70,7 @@ std::uint32_t RowView::EndAt(std::size_t i) const {
 
 Value RowView::value(std::size_t i) const {
   const std::size_t begin = i == 0 ? 0 : EndAt(i - 1), end = EndAt(i);
-  if (begin > end || end > bytes_.size() - cells_) return {};
+  if (begin > end || end > cells_end_ - cells_) return {};
   const std::string_view cell = bytes_.substr(cells_ + begin, end - begin);
   const auto kind = static_cast<unsigned char>(bytes_[kinds_ + i / 2]) >> (i % 2 * 4) & 15;
   switch (static_cast<Value::Kind>(kind)) {
@@ -127,11 +132,28 @@ Status RowView::Check() const {
     if (EndAt(i) < end || cell.is_null() || is_nan) return absl::DataLossError("a cell of a row is damaged");
     end = EndAt(i);
   }
-  if (end != bytes_.size() - cells_) return absl::DataLossError("a row has bytes behind its cells");
+  if (cells_end_ < cells_ || end != cells_end_ - cells_) return absl::DataLossError("a row has bytes behind its cells");
   return absl::OkStatus();
 }
 
 namespace table {
+
+std::optional<std::uint32_t> NumberOfRow(std::string_view bytes) {
+  if (bytes.size() < 2 + kNumberSize || (static_cast<unsigned char>(bytes[0]) & kHasNumber) == 0) return std::nullopt;
+  return LoadLe<std::uint32_t>(reinterpret_cast<const std::byte*>(bytes.data() + bytes.size() - kNumberSize));
+}
+
+void SetNumberOfRow(std::uint32_t number, std::string* bytes) {
+  HAKO_DCHECK(!bytes->empty() && !NumberOfRow(*bytes));
+  (*bytes)[0] = static_cast<char>(static_cast<unsigned char>((*bytes)[0]) | kHasNumber);
+  AppendLe(number, kNumberSize, bytes);
+}
+
+void RemoveNumberOfRow(std::string* bytes) {
+  if (!NumberOfRow(*bytes)) return;
+  (*bytes)[0] = static_cast<char>(static_cast<unsigned char>((*bytes)[0]) & ~kHasNumber);
+  bytes->resize(bytes->size() - kNumberSize);
+}
 
 void RowBuilder::Add(ColumnId column, const Value& value) {
   switch (value.kind()) {

@@ -15,6 +15,7 @@
 #include "hako/dbm/salvage.h"
 #include "hako/table/catalogue.h"
 #include "hako/table/index.h"
+#include "hako/table/posting_block.h"
 #include "hako/table/table_dbm.h"
 
 namespace hako {
@@ -34,10 +35,12 @@ class Repair {
     NameLostColumns();
     HAKO_RETURN_IF_ERROR(ReadIndices());
     HAKO_RETURN_IF_ERROR(ReadEntries());
+    HAKO_RETURN_IF_ERROR(ReadKeyBlocks());
     HAKO_RETURN_IF_ERROR(ReadCount());
     changes_.push_back({CatalogueKey('n'), std::nullopt});
     HAKO_RETURN_IF_ERROR(Store());
-    return store_.RemoveRange({&kEntrySpace, 1}, std::string{kEntrySpace + 1}).status();
+    HAKO_RETURN_IF_ERROR(RemoveNumbers());
+    return store_.RemoveRange({&kEntrySpace, 1}, std::string{kNumberSpace + 1}).status();
   }
   const std::vector<std::string>& indices() const { return index_names_; }
 
@@ -147,9 +150,7 @@ class Repair {
   // Entries reveal the keys of lost rows, and indices whose records are lost.
   Status ReadEntries() {
     std::set<std::uint16_t> of_lost;
-    std::uint64_t bytes = 0;
     Status failed;
-    std::string unused;
     HAKO_RETURN_IF_ERROR(ForEach({kEntrySpace}, [&](std::string_view key, std::string_view value) {
       if (!failed.ok() || key.size() < 3) return;
       const auto number = static_cast<std::uint16_t>(static_cast<unsigned char>(key[1]) << 8 | static_cast<unsigned char>(key[2]));
@@ -158,17 +159,62 @@ class Repair {
         of_lost.insert(number);
         return;
       }
+      if (index->second->is_text()) return;
       const Index::RowOfEntry entry = index->second->Row(key, value);
-      if (!entry.ok || entry.key.size() > TableLimits::kKeySize) return;
-      const Status found = store_.FetchTo(RowKey(entry.key), &unused);
-      if (!found.ok() && !absl::IsNotFound(found)) failed = found;
-      if (!absl::IsNotFound(found) || bytes + entry.key.size() > SalvageReport::kKeyBytesMax) return;
-      if (!lost_keys_.insert(std::string(entry.key)).second) return;
-      bytes += entry.key.size() + 1;
-      report_.Add(SalvageReport::Kind::kRecord, 0, 0, entry.key);
+      if (entry.ok) failed = NoteRow(entry.key);
     }));
     if (!of_lost.empty() && !was_undamaged_) Note(of_lost.size(), " indices are dropped, as their records are lost: create them again");
     return failed;
+  }
+
+  // So do the keys of rows by number.
+  Status ReadKeyBlocks() {
+    Status failed;
+    KeyBlock block;
+    HAKO_RETURN_IF_ERROR(ForEach({kNumberSpace}, [&](std::string_view, std::string_view value) {
+      if (!block.Decode(value)) return;
+      for (unsigned slot = 0; slot < kKeysOfBlock && failed.ok(); ++slot) {
+        if (block.has(slot)) failed = NoteRow(block.key(slot));
+      }
+    }));
+    return failed;
+  }
+
+  // Reports the row of this key, if it is lost.
+  Status NoteRow(std::string_view key) {
+    if (key.size() > TableLimits::kKeySize) return absl::OkStatus();
+    std::string unused;
+    const Status found = store_.FetchTo(RowKey(key), &unused);
+    if (!absl::IsNotFound(found)) return found;
+    if (key_bytes_ + key.size() > SalvageReport::kKeyBytesMax || !lost_keys_.insert(std::string(key)).second) return absl::OkStatus();
+    key_bytes_ += key.size() + 1;
+    report_.Add(SalvageReport::Kind::kRecord, 0, 0, key);
+    return absl::OkStatus();
+  }
+
+  // Rows of several moments may have the same number: all get new ones with their indices.
+  Status RemoveNumbers() {
+    static constexpr std::size_t kRowsAtOnce = 1000;
+    std::vector<std::string> keys;
+    std::string next(1, kRowSpace);
+    do {
+      keys.clear();
+      for (cursor_->Jump(next); cursor_->Valid() && cursor_->key()[0] == kRowSpace && keys.size() < kRowsAtOnce; cursor_->Next()) {
+        if (NumberOfRow(cursor_->value())) keys.emplace_back(cursor_->key());
+      }
+      HAKO_RETURN_IF_ERROR(cursor_->status());
+      std::string row;
+      for (const std::string& key : keys) {
+        HAKO_RETURN_IF_ERROR(store_.Process(key, [&row](std::optional<std::string_view> found) {
+          if (!found) return Action::Keep();
+          row = *found;
+          RemoveNumberOfRow(&row);
+          return Action::Set(row);
+        }));
+      }
+      if (!keys.empty()) next.assign(keys.back()).push_back('\0');
+    } while (keys.size() == kRowsAtOnce);
+    return absl::OkStatus();
   }
 
   // A table that was closed has the number of its rows.
@@ -194,7 +240,7 @@ class Repair {
   std::map<std::uint16_t, std::unique_ptr<Index>> indices_;
   std::vector<std::string> index_names_;
   std::set<std::string> lost_keys_;
-  std::uint64_t num_rows_ = 0;
+  std::uint64_t key_bytes_ = 0, num_rows_ = 0;
   std::vector<Catalogue::Record> changes_;
 };
 

@@ -45,9 +45,8 @@ std::unique_ptr<internal::AnyCursor> TableCore::TakeCursor() {
 }
 
 void TableCore::ReturnCursor(std::unique_ptr<internal::AnyCursor> cursor) {
-  static constexpr std::size_t kKept = 16;
   cursors_lock_.Lock();
-  if (cursors_.size() < kKept) cursors_.push_back(std::move(cursor));
+  if (cursors_.size() < kCursorsKept) cursors_.push_back(std::move(cursor));
   cursors_lock_.Unlock();
 }
 

@@ -319,8 +319,9 @@ StatusOr<std::uint64_t> TableDBM::RemoveAll() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(core_->CountRows().status());
   std::int64_t count = 0;
   const Status removed = core_->gate.RunExclusive([&]() -> Status {
+    core_->numbers.RetireAll();
     WriteBatch batch;
-    batch.RemoveRange(std::string{table::kRowSpace}, std::string{table::kEntrySpace + 1});
+    batch.RemoveRange(std::string{table::kRowSpace}, std::string{table::kNumberSpace + 1});
     HAKO_RETURN_IF_ERROR(core_->store->Write(batch));
     count = core_->rows_at_open + core_->gate.num_rows();
     core_->rows_at_open = -core_->gate.num_rows();

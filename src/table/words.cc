@@ -201,6 +201,21 @@ std::string_view WithoutCutCharacters(std::string_view substring) {
   return substring;
 }
 
+void ForEachGramBeginning(std::string_view text, unsigned q, FunctionRef<void(std::string_view gram)> visit) {
+  for (;;) {
+    const std::string_view part = text.substr(0, text.find('\0'));
+    std::size_t begin = 0, end = 0;
+    for (unsigned i = 0; i < q && end < part.size(); ++i) end += text::CharacterLength(part.substr(end));
+    while (begin < part.size()) {
+      visit(part.substr(begin, end - begin));
+      begin += text::CharacterLength(part.substr(begin));
+      if (end < part.size()) end += text::CharacterLength(part.substr(end));
+    }
+    if (part.size() == text.size()) return;
+    text.remove_prefix(part.size() + 1);
+  }
+}
+
 void ForEachGram(std::string_view text, unsigned q, FunctionRef<void(std::string_view gram)> visit) {
   std::size_t begin = 0, end = 0;
   for (unsigned i = 0; i < q; ++i) {

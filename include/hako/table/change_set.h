@@ -1,7 +1,7 @@
 // ChangeSet: changes of rows, and of their entries in all indices, as one atomic step.
 //
 // 1. It reads the rows, applies the changes to copies, and compares the entries of the old and the
-//    new rows (Prepare).
+//    new rows (Try). Of text indices it plans the changes of posting lists (table/posting_writer.h).
 // 2. One ProcessMulti locks the records of the rows and of all entries that change. Its visitor
 //    checks that each row is still as it was read and that unique entries are free; if not, it
 //    aborts (Write). Then it changes all records, and stores those of new columns.
@@ -28,6 +28,7 @@
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 #include "hako/table/index.h"
+#include "hako/table/posting_writer.h"
 #include "hako/table/row.h"
 #include "hako/table/table_core.h"
 
@@ -51,7 +52,7 @@ class ChangeSet {
   std::int64_t num_rows_added() const { return num_rows_added_; }
   std::uint64_t num_changed() const { return num_changed_; }
   // Whether this object has grown so large that its thread should not keep it.
-  bool IsLarge() const { return states_.size() + keys_.capacity() > 4096 || cells_.capacity() > 65'536; }
+  bool IsLarge() const { return postings_.IsLarge() || states_.size() + keys_.capacity() > 4096 || cells_.capacity() > 65'536; }
 
  private:
   struct CellOf {
@@ -75,7 +76,8 @@ class ChangeSet {
   Status FindState(TableCore& core, std::string_view key, bool is_single, State** found);
   Status Build(TableCore& core, const Change& change, std::span<const CellOf> cells, const RowView* old_row, std::string* out);
   Status CheckRules(const Catalogue& catalogue, bool is_new);
-  Status AddEntries(TableCore& core);
+  Status AddEntries(TableCore& core, TakenNumbers& taken);
+  Status AddPostings(TableCore& core, TakenNumbers& taken, State& state);
   void Compare();
   void CompareEntries(std::uint32_t state, std::pair<std::size_t, std::size_t> before, std::pair<std::size_t, std::size_t> after);
   Status Write(TableCore& core);
@@ -95,6 +97,8 @@ class ChangeSet {
   std::size_t num_states_ = 0;
   std::unordered_map<std::string_view, std::uint32_t> state_of_;
   Entries old_, new_;
+  PostingWriter postings_;
+  std::vector<RowNumber> retired_;  // the numbers of rows that are removed
   std::vector<Operation> unique_removes_, unique_sets_, removes_, sets_, all_;
   std::vector<std::string_view> keys_;
   std::int64_t num_rows_added_ = 0;

@@ -1,10 +1,11 @@
 // Index: an open index of a table, with the numbers of its columns. It makes the entries of a row,
-// which depend only on the row and its key.
+// which depend only on the row and its key. A text index, of words or q-grams, has posting lists
+// instead (table/posting_block.h).
 //
 // Invariants
-//   1. A ready index has exactly the entries that AddEntries makes of the rows. An index that is
-//      being built may lack some of these. Each update of a row changes its entries in the same
-//      step.
+//   1. A ready index has exactly the entries that AddEntries makes of the rows, a text index the
+//      numbers of the rows in the lists that ForEachList names. An index that is being built may lack
+//      some of these. Each update of a row changes its entries in the same step.
 //   2. An index is dropped in three steps: it is marked as dropped, its entries are removed, its
 //      record is removed. Open goes on with the dropping of an index that it finds marked.
 //   3. A number of an index is not used again while the table is open.
@@ -59,9 +60,6 @@ class Entries {
   void Cancel() { bytes_.resize(begin_); }
   std::size_t open_size() const { return bytes_.size() - begin_; }
 
-  // Orders the entries from `from` on by key, and removes repetitions.
-  void SortFrom(std::size_t from);
-
  private:
   std::string bytes_;
   std::vector<Entry> entries_;
@@ -91,12 +89,25 @@ class Index {
   const Condition& where() const { return where_; }
   const std::string& prefix() const { return prefix_; }  // with which the keys of its entries begin
   bool is_unique() const { return options_.unique; }
-  bool is_words() const { return parts_[0].kind == IndexKind::kToken || parts_[0].kind == IndexKind::kQGram; }
+  bool is_text() const { return parts_[0].kind == IndexKind::kToken || parts_[0].kind == IndexKind::kQGram; }
   // Whether the value of an entry has a row with all columns of the index.
   bool is_covering() const { return !options_.covering.empty(); }
   const std::vector<ColumnId>& covered() const { return covered_; }  // ascending
 
+  // Calls visit with the list of each word or q-gram of a row (table/index_key.h), in the order of the text,
+  // with repetitions. `list` is valid during the call. A q-gram ends before a zero byte;
+  // at the end of the text and before a zero byte there are shorter ones, so each substring without a zero
+  // byte that is not longer than a q-gram begins one. REQUIRES: is_text()
+  using VisitList = FunctionRef<void(std::string_view list)>;
+  void ForEachList(std::string_view key, const RowView& row, VisitList visit) const;
+  // Returns the list of a word. REQUIRES: is_text()
+  std::string List(std::string_view word) const { return std::string(prefix_).append(word); }
+  // Returns OutOfRange if a row has too many different words or q-grams.
+  Status CheckNumWords(std::size_t count) const;
+  // Whether a row whose column of a text index stays the same also keeps its lists.
+  bool DependsOnlyOnColumn() const { return filter_.IsAlways(); }
   // Adds the entries of a row. Returns OutOfRange, which names the index, if a value is too long.
+  // REQUIRES: !is_text()
   Status AddEntries(std::string_view key, const RowView& row, Entries* entries) const;
 
   // Finds the key of the row that an entry leads to: it follows the parts in the entry's key or, in
@@ -133,8 +144,6 @@ class Index {
 
  private:
   Index() = default;
-  Status AddWords(std::string_view key, const RowView& row, Entries* entries) const;
-
   std::uint16_t number_ = 0;
   IndexOptions options_;
   std::vector<IndexPart> parts_;

@@ -7,13 +7,15 @@
 //   00 'n'                          the number of rows, while the table is closed
 //   01 KEY                          a row, by its primary key (table/row.h)
 //   02 NUMBER PARTS [KEY]           an entry of an index; without KEY where a unique index has a value
+//   02 NUMBER WORD 00 END           of a text index instead, a block of the posting list of a word or q-gram
+//                                   (table/posting_block.h); END is where it ends, 4 bytes, big-endian
+//   02 NUMBER WORD 01               the last block of the list; no word has a zero byte
+//   03 BLOCK                        the keys of some rows by number (table/row_numbers.h)
 //
 // A part is, in the order of values (table/value.h)
 //   00                              null
 //   01 NUMBER                       a number or bool: see AppendNumber
 //   02 BYTES 00 00                  bytes; a zero byte in them is 00 FF
-// or, as the only part of its index,
-//   BYTES 00                        a word or a q-gram, which has no zero byte: q-grams with one are left out
 // Equal values have the same part, whatever their kinds. No part is the beginning of another one, so parts can follow each other.
 #pragma once
 
@@ -31,7 +33,7 @@
 
 namespace hako::table {
 
-inline constexpr char kCatalogueSpace = 0, kRowSpace = 1, kEntrySpace = 2;
+inline constexpr char kCatalogueSpace = 0, kRowSpace = 1, kEntrySpace = 2, kNumberSpace = 3;
 inline constexpr char kNullPart = 0, kNumberPart = 1, kTextPart = 2;
 
 inline std::string CatalogueKey(char kind) { return {kCatalogueSpace, kind}; }
@@ -81,7 +83,44 @@ inline void AppendNumber(const Number& number, std::string* out) {
   out->append(bytes, number.nearest < kExact && number.nearest > -kExact ? 8 : 10);
 }
 
-inline void AppendWord(std::string_view word, std::string* out) { out->append(word).push_back('\0'); }
+inline void AppendBigEndian32(std::uint32_t number, std::string* out) {
+  for (int shift = 24; shift >= 0; shift -= 8) out->push_back(static_cast<char>(number >> shift & 0xff));
+}
+// Returns the number in the last 4 bytes of a key. REQUIRES: it has them
+inline std::uint32_t BigEndian32At(std::string_view key) {
+  HAKO_DCHECK(key.size() >= 4);
+  std::uint32_t number = 0;
+  for (std::size_t i = key.size() - 4; i < key.size(); ++i) number = number << 8 | static_cast<unsigned char>(key[i]);
+  return number;
+}
+
+// A list is what the keys of its blocks begin with: the prefix of the index and the word.
+inline constexpr char kBlockMark = 0, kLastBlockMark = 1;
+inline void AppendLastBlock(std::string* list) { list->push_back(kLastBlockMark); }
+inline void AppendBlock(std::uint32_t end, std::string* list) {
+  list->push_back(kBlockMark);
+  AppendBigEndian32(end, list);
+}
+struct BlockKey {
+  std::string_view list;
+  std::uint64_t end;  // 2^32 of the last block
+};
+// Splits the key of a block of a text index; nullopt if it is damaged.
+inline std::optional<BlockKey> ParseBlockKey(std::string_view key) {
+  static constexpr std::size_t kPrefixSize = 3, kEndSize = 4;
+  const std::size_t mark = key.find(kBlockMark, kPrefixSize);
+  if (mark != key.npos)
+    return mark + 1 + kEndSize == key.size() ? std::optional(BlockKey{key.substr(0, mark), BigEndian32At(key)}) : std::nullopt;
+  if (key.size() <= kPrefixSize || key.back() != kLastBlockMark) return std::nullopt;
+  return BlockKey{key.substr(0, key.size() - 1), std::uint64_t{1} << 32};
+}
+
+inline std::string KeyBlockKey(std::uint32_t block) {
+  std::string key(1, kNumberSpace);
+  AppendBigEndian32(block, &key);
+  return key;
+}
+inline constexpr std::size_t kKeyBlockKeySize = 5;
 
 // Appends the part of a value or, in an index of kNumeric, of its cast. Returns false if it is the
 // null part.
@@ -98,9 +137,8 @@ inline bool AppendPart(const Value& value, IndexKind kind, std::string* out) {
   return number.has_value();
 }
 
-// Returns the length of the part at the beginning of `parts`; 0 if it is damaged. `is_word` says
-// that it is a word or a q-gram.
-inline std::size_t PartLength(std::string_view parts, bool is_word) {
+// Returns the length of the part at the beginning of `parts`; 0 if it is damaged.
+inline std::size_t PartLength(std::string_view parts) {
   const auto text_end = [&](std::size_t at) -> std::size_t {
     for (; (at = parts.find('\0', at)) != parts.npos && at + 1 < parts.size(); at += 2) {
       if (parts[at + 1] == '\0') return at + 2;
@@ -108,7 +146,6 @@ inline std::size_t PartLength(std::string_view parts, bool is_word) {
     return 0;
   };
   if (parts.empty()) return 0;
-  if (is_word) return parts.find('\0') + 1;  // 0 if there is none
   if (parts[0] == kNullPart) return 1;
   if (parts[0] == kTextPart) return text_end(1);
   if (parts[0] != kNumberPart || parts.size() < 9) return 0;

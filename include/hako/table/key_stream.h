@@ -19,6 +19,7 @@
 #include "hako/table/index.h"
 #include "hako/table/query_effort.h"
 #include "hako/table/table_core.h"
+#include "hako/table/text_search.h"
 
 namespace hako::table {
 
@@ -103,6 +104,40 @@ class ListStream final : public KeyStream {
   std::shared_ptr<const std::vector<std::string>> keys_;
   bool is_reversed_;
   std::size_t at_ = 0;
+};
+
+// The rows of a set, which is no complement, in the order of their numbers.
+class NumberStream final : public KeyStream {
+ public:
+  NumberStream(TableCore& core, std::shared_ptr<const RowSet> set, QueryEffort* effort)
+      : core_(core), set_(std::move(set)), effort_(effort) {}
+  bool Next() override;
+  bool Seek(std::string_view) override { return false; }
+  Status status() const override { return status_; }
+
+ private:
+  TableCore& core_;
+  const std::shared_ptr<const RowSet> set_;
+  QueryEffort* const effort_;
+  std::size_t at_ = 0;
+  std::uint64_t number_of_block_ = ~std::uint64_t{0};  // of the block that was read
+  std::string bytes_;
+  KeyBlock block_;
+  Status status_;
+};
+
+// The rows of a range that are in a set, which is no complement.
+class SetStream final : public KeyStream {
+ public:
+  SetStream(TableCore& core, const RecordRange& range, std::shared_ptr<const RowSet> set, bool is_reversed, QueryEffort* effort)
+      : rows_(core, range, is_reversed, effort), set_(std::move(set)) {}
+  bool Next() override;
+  bool Seek(std::string_view) override { return false; }
+  Status status() const override { return rows_.status(); }
+
+ private:
+  RangeStream rows_;
+  const std::shared_ptr<const RowSet> set_;
 };
 
 // Seeks from key to key that all parts have, beginning with the smallest part. Unless it

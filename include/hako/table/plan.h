@@ -2,9 +2,9 @@
 //
 // The condition is an AND of conjuncts. Each of these may have candidates:
 //   - ranges of an index: equalities of its first columns, then a range of the next one
-//   - the entries of a word or a q-gram, which are sorted by the rows' keys, as are those of an
-//     equality of all columns
+//   - an equality of all columns of an index: its entries are sorted by the rows' keys
 //   - a range of primary keys, or a list of them
+//   - the set of rows that text indices give for all conjuncts that they serve (table/text_search.h)
 // The planner counts the entries of all candidates side by side, in steps that double, until one
 // candidate ends: the smallest. So the cost of planning is a small part of the cost of the plan. A
 // candidate larger than kScanPart of the table gives way to a scan of all rows. Sorted candidates
@@ -15,7 +15,8 @@
 // first rows sooner there: when w * n < s * s, for n rows of the table, s rows of the smallest
 // candidate, and w rows wanted.
 //
-// An OR is planned part by part, if each part has a candidate.
+// An OR is planned part by part, if each part has a candidate. The set of text indices is found while
+// the query is planned, if no other candidate is smaller.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@
 #include "hako/table/key_stream.h"
 #include "hako/table/query_text.h"
 #include "hako/table/table_core.h"
+#include "hako/table/text_search.h"
 
 namespace hako::table {
 
@@ -45,19 +47,23 @@ struct Wanted {
   std::optional<std::uint64_t> rows;             // limit and offset
   std::optional<std::vector<ColumnId>> columns;  // that are needed, including those of the condition; nullopt = all
   bool explains = false;                         // whether the plan needs texts
+  bool counts = false;                           // whether the query only counts rows
   QueryEffort* effort = nullptr;                 // of the run
 };
 
 // A way to find rows.
 struct Access {
-  enum class Kind : std::uint8_t { kRange, kList, kIntersection, kUnion };
+  enum class Kind : std::uint8_t { kRange, kList, kNumbers, kIntersection, kUnion };
   Kind kind = Kind::kRange;
   RecordRange range = {};                                     // kRange; by default all rows
   std::string text = {};                                      // the range, for people to read
   std::shared_ptr<const std::vector<std::string>> keys = {};  // kList
+  std::shared_ptr<const RowSet> set = {};                     // kNumbers; a complement only if the query counts and this is its whole plan
+  std::vector<const Index*> indices = {};                     // kNumbers: that have given the set
   std::vector<Access> parts = {};                             // kIntersection, kUnion
   std::vector<Condition> conditions = {};                     // kUnion: the conditions of the parts
   bool is_disjoint = false;                                   // kUnion
+  bool in_key_order = false;                                  // kNumbers: among the rows of the range
   bool is_sorted = false;                                     // by key
   bool is_single = false;                                     // one row at most
   bool is_unique = false;                                     // its entries have the row's key only if a part is null
@@ -65,9 +71,10 @@ struct Access {
   std::size_t order_at = 0;                                   // how many first bytes of each entry the order ignores
   // The conjuncts, by bit, that a row meets if and only if this access finds it.
   std::uint64_t exact = 0;
-  std::uint64_t word_of = 0;                // the conjunct that this word belongs to
-  std::size_t num_words = 0;                // words of that conjunct
   std::optional<std::uint64_t> count = {};  // entries, if they were counted
+
+  // Whether its stream reads rows.
+  bool ShowsRows() const { return (kind == Kind::kRange || in_key_order) && range.index == nullptr; }
 };
 
 struct Plan {
@@ -94,7 +101,12 @@ class Planner {
   std::optional<Access> OfIn(const NodeRef& node);
   void AddKeyAccess(Nodes conjuncts, std::vector<Access>* candidates);
   void AddIndexAccess(const Index& index, Nodes conjuncts, std::vector<Access>* candidates, std::optional<Access>* ordered);
-  void AddWordAccess(Nodes conjuncts, std::vector<Access>* candidates);
+  // Returns about how many rows text indices give; nullopt if they serve no conjunct.
+  std::optional<std::uint64_t> RowsInTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole);
+  // Returns the set of rows that they give; nullopt if it is a complement that the query cannot use.
+  std::optional<Access> OfTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole);
+  // Has the rows of the set found in the order of their keys, if that is faster than sorting them.
+  void InKeyOrder(const Access& ordered, Access* set);
   bool IsUsable(const Index& index, Nodes conjuncts);
   bool IsOrder(const Index& index, std::size_t num_equal) const;
   void AddText(const Node& node, std::string* text) const;

@@ -29,7 +29,7 @@ class QueryRun {
 
   // Makes the plan. `columns` are the columns that are needed beside those of the condition and the
   // order; nullopt = those that the query wants.
-  Status Prepare(const std::optional<std::vector<std::string>>& columns, bool explains = false);
+  Status Prepare(const std::optional<std::vector<std::string>>& columns, bool explains = false, bool counts = false);
   Status Each(Query::Visit visit);
   // Makes the plan and runs it, and groups the rows by the value of the column `group_by`; an empty
   // name is the primary key. With nullopt all rows form one group, null, which exists only if there
@@ -79,8 +79,10 @@ class QueryRun {
   Filter filter_;
   Plan plan_;
   absl::InlinedVector<const Index*, 2> held_;
+  std::optional<NumbersInUse> numbers_in_use_;  // if the table has text indices
   std::optional<Item> after_;
   bool shows_keys_ = false;  // whether it shows keys without reading rows
+  bool sorts_keys_ = false;  // whether it sorts keys without reading rows
   absl::InlinedVector<std::string, 1> keys_;
   std::vector<std::string> orders_, rows_;
 };

@@ -5,19 +5,21 @@
 // the end of each cell.
 //
 //   head     1 byte: bit 0 set: numbers have 2 bytes, else 1; bits 1-2: the ends have 1, 2 or 4
-//            bytes; bits 4-7: the version of the encoding, 1
+//            bytes; bit 3: the row has a number; bits 4-7: the version of the encoding, 1
 //   count    of cells, as wide as a number
 //   numbers  of the columns, ascending
 //   kinds    of the values, 4 bits each, the first in the low bits
 //   ends     of the cells, from the first cell on
 //   cells    bytes as they are; an int64 in as few bytes as it needs, 0 to 8, little-endian; a
 //            double in 8; true in 1 byte, false in none
+//   number   of the row, for text indices (table/row_numbers.h): 4 bytes, little-endian, or none
 //
 // A row of 5 columns with values of 8 bytes takes 15 bytes more than the values.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -77,6 +79,7 @@ class RowView {
   std::uint8_t end_width_ = 1;
   std::uint16_t count_ = 0;
   std::uint32_t numbers_ = 0, kinds_ = 0, ends_ = 0, cells_ = 0;  // where these parts begin
+  std::uint32_t cells_end_ = 0;
 };
 
 // A row with its own bytes. Reading another row into it reuses its memory.
@@ -104,6 +107,13 @@ class Row {
 };
 
 namespace table {
+
+// Returns the number of an encoded row; nullopt if it has none.
+std::optional<std::uint32_t> NumberOfRow(std::string_view bytes);
+// Gives a row without a number this number.
+void SetNumberOfRow(std::uint32_t number, std::string* bytes);
+// Removes the number of a row, if it has one.
+void RemoveNumberOfRow(std::string* bytes);
 
 // Encodes a row: first Begin, then Add in ascending order of the columns, then End.
 class RowBuilder {

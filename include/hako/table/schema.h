@@ -27,7 +27,7 @@ struct TableLimits {
   static constexpr std::size_t kIndices = 64;            // at a time
   static constexpr std::size_t kIndexedColumns = 16;     // parts of a composite index
   static constexpr std::size_t kIndexedSize = 2048;      // the value in an index, encoded: a zero byte counts twice
-  static constexpr std::size_t kEntriesOfRow = 100'000;  // words or q-grams of one row, in all indices
+  static constexpr std::size_t kEntriesOfRow = 100'000;  // different words or q-grams of one row in one index
 };
 
 // The type of a column. A column of the type kAny takes any value.

@@ -18,6 +18,7 @@
 #include "hako/dbm/any_model.h"
 #include "hako/sync/spin_lock.h"
 #include "hako/table/catalogue.h"
+#include "hako/table/row_numbers.h"
 
 namespace hako::table {
 
@@ -65,7 +66,9 @@ class RowBuffer {
 
 struct TableCore {
   TableCore(std::unique_ptr<internal::AnyDatabase> database, std::uint64_t most_sort_bytes)
-      : store(std::move(database)), catalogue(*store), sort_bytes(most_sort_bytes) {}
+      : store(std::move(database)), catalogue(*store), numbers(*store), sort_bytes(most_sort_bytes) {
+    cursors_.reserve(kCursorsKept);  // ReturnCursor must not fail
+  }
 
   // Copies a row's bytes. Returns NotFound if there is no row.
   Status FetchRow(std::string_view key, std::string* bytes);
@@ -80,6 +83,7 @@ struct TableCore {
 
   std::unique_ptr<internal::AnyDatabase> store;
   Catalogue catalogue;
+  RowNumbers numbers;
   WriterGate gate;
   const std::uint64_t sort_bytes;
   // The number of rows minus the number that the gate has counted; kUnknown until the rows were
@@ -88,6 +92,7 @@ struct TableCore {
   std::atomic<std::int64_t> rows_at_open{kUnknown};
 
  private:
+  static constexpr std::size_t kCursorsKept = 16;
   sync::SpinLock cursors_lock_;
   std::vector<std::unique_ptr<internal::AnyCursor>> cursors_;
 };

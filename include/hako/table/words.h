@@ -72,6 +72,9 @@ std::vector<std::string> WordsOf(std::string_view text);
 // Returns the versions of Unicode and of utf8proc: equal texts have equal words under equal ones.
 const std::string& WordTables();
 
+// Calls visit with the run of q characters that begins at each character of the text, or with a shorter
+// one before the end of the text and before a zero byte. None begins with a zero byte.
+void ForEachGramBeginning(std::string_view text, unsigned q, FunctionRef<void(std::string_view gram)> visit);
 // Calls visit with each run of q characters, in order. A text of fewer characters has none.
 void ForEachGram(std::string_view text, unsigned q, FunctionRef<void(std::string_view gram)> visit);
 // Returns the substring without the bytes at its beginning and end that may belong to characters

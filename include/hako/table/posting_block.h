@@ -1,0 +1,82 @@
+// Blocks of posting lists and of row numbers, as they are stored.
+//
+// A row of a table with text indices has a number (table/row_numbers.h). The posting list of a word or
+// q-gram has the numbers of the rows in which it occurs, ascending, in blocks of at most
+// kPostingBytesMax bytes. So a change of one row rewrites one block of each of its words.
+//
+//   posting block  head, varint: the number of row numbers times 2, plus 1 if a beginning follows
+//   (a value)      beginning, varint; 0 if there is none
+//                  the row numbers, varints: each minus the least one that is possible at its place,
+//                  which is the beginning of the block or the previous number plus 1
+//   (its key)      LIST 00 END, or LIST 01 of the last block: see table/index_key.h
+//   key block      the keys of kKeysOfBlock rows by number: 4 bytes that tell by bit, little-endian,
+//                  which numbers are taken; then for each of these the length of the beginning that it
+//                  shares with the key before it, varint, the length of the rest, varint, and the rest
+//
+// Invariants
+//   1. The blocks of a list cover all numbers without a gap: the first one begins at 0, each other one
+//      where the block before it ends, and the last one has no end. So the block of a number is the first
+//      one that ends behind it, and a number that is higher than all others belongs to the last block, whose
+//      key follows from the word.
+//   2. A list of one block has a number; a block of a longer list may be empty.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hako::table {
+
+using RowNumber = std::uint32_t;
+
+inline constexpr std::size_t kPostingBytesMax = 256;
+inline constexpr unsigned kKeysOfBlock = 32;
+
+struct PostingBlock {
+  static constexpr std::uint64_t kNoEnd = std::uint64_t{1} << 32;
+
+  RowNumber begin = 0;
+  std::size_t count = 0;  // of row numbers
+};
+
+// Appends the row numbers of a block that ends at `end` to `numbers`. Returns nullopt if it is damaged.
+std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t end, std::vector<RowNumber>* numbers);
+// Decodes only the head.
+std::optional<PostingBlock> DecodePostingHead(std::string_view bytes);
+// Replaces `out` by a block of as many of the numbers as fit, and returns how many.
+// REQUIRES: the numbers ascend, from `begin` on
+std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out);
+// Replaces `out` by the block that ends at `end` with one number more, or less. Returns false if the block has
+// the number already, or lacks it; if it begins behind it; if there is no room; or if the block is damaged.
+bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out);
+
+// The keys of kKeysOfBlock rows.
+class KeyBlock {
+ public:
+  // Decodes a block. Returns false if it is damaged.
+  bool Decode(std::string_view bytes);
+  void Clear() {
+    taken_ = 0;
+    bytes_.clear();
+  }
+
+  bool has(unsigned slot) const { return (taken_ >> slot & 1) != 0; }
+  bool IsEmpty() const { return taken_ == 0; }
+  // Returns the key at a slot. REQUIRES: has(slot)
+  std::string_view key(unsigned slot) const;
+  void Set(unsigned slot, std::string_view key);
+  void Remove(unsigned slot) { taken_ &= ~(std::uint32_t{1} << slot); }
+  void Encode(std::string* out) const;
+
+ private:
+  std::uint32_t taken_ = 0;
+  std::array<std::uint32_t, kKeysOfBlock> begins_, sizes_;
+  std::string bytes_;
+};
+
+}  // namespace hako::table

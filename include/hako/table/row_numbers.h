@@ -1,0 +1,108 @@
+// RowNumbers: gives numbers to the rows of a table with text indices, for posting lists
+// (table/posting_block.h).
+//
+//   03 BLOCK  the keys of the rows with the numbers BLOCK * kKeysOfBlock and up; 4 bytes, big-endian
+//
+// A row gets its number when a text index first needs it, and keeps it until it is removed, also when
+// no text index is left. The number is stored in the row (NumberOfRow, table/row.h) and, with the row's
+// key, in a key block, in the same step as the row.
+//
+// Numbers of removed rows are given again, so numbers stay dense. A query that has read a number in a
+// posting list looks its row up later; until all queries that ran when the row was removed have ended,
+// its number is kept back. Numbers that are free when the table is opened are found by a scan, of which
+// each new number makes a small part.
+//
+// Threads: all functions are thread-safe. A mutex is held for a moment, while a new number is sought
+// also while up to two key blocks are read. Lock order: WriterGate, this mutex, locks of the database.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "hako/base/status.h"
+#include "hako/dbm/any_model.h"
+#include "hako/sync/mutex.h"
+#include "hako/table/posting_block.h"
+
+namespace hako::table {
+
+class RowNumbers {
+ public:
+  explicit RowNumbers(internal::AnyDatabase& store) : store_(store) {}
+
+  // Returns a number that no row has.
+  StatusOr<RowNumber> Take();
+  // Takes back numbers that were not stored: see TakenNumbers.
+  void GiveBack(std::span<const RowNumber> numbers) noexcept;
+  // Takes back the numbers of rows that were removed.
+  void Retire(std::span<const RowNumber> numbers) noexcept;
+  // All rows were removed. REQUIRES: no writer runs (unchecked here: the caller has the gate)
+  void RetireAll();
+
+  // No number that a query finds between Begin and End is given to another row before End. Begin returns
+  // what End needs.
+  unsigned Begin();
+  void End(unsigned epoch);
+
+ private:
+  static constexpr std::size_t kFreeMax = std::size_t{1} << 16;
+
+  Status FindEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status Scan() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsUnscanned(RowNumber number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return number < scan_end_ && number >= scanned_; }
+
+  internal::AnyDatabase& store_;
+  sync::Mutex mutex_;
+  bool knows_end_ ABSL_GUARDED_BY(mutex_) = false;
+  std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // above all numbers that were given
+  // Numbers in [scanned_, scan_end_) are not known to be taken or free, except those of known_: they
+  // were free or kept back since.
+  std::uint64_t scanned_ ABSL_GUARDED_BY(mutex_) = 0, scan_end_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t scans_from_ ABSL_GUARDED_BY(mutex_) = 0;  // the first epoch in which the scan may go on
+  std::unordered_set<RowNumber> known_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RowNumber> free_ ABSL_GUARDED_BY(mutex_);
+  // Queries that began, and numbers of rows that were removed, in this epoch and in the one before.
+  std::uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 2;
+  std::array<std::uint64_t, 2> num_queries_ ABSL_GUARDED_BY(mutex_) = {};
+  std::array<std::vector<RowNumber>, 2> retired_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The numbers that a step takes. Unless it keeps them, they are given back.
+class TakenNumbers {
+ public:
+  explicit TakenNumbers(RowNumbers& numbers) : numbers_(numbers) {}
+  TakenNumbers(const TakenNumbers&) = delete;
+  ~TakenNumbers() { numbers_.GiveBack(taken_); }
+  StatusOr<RowNumber> Take() {
+    taken_.reserve(taken_.size() < taken_.capacity() ? 0 : 2 * taken_.size() + 1);
+    HAKO_ASSIGN_OR_RETURN(const RowNumber number, numbers_.Take());
+    taken_.push_back(number);
+    return number;
+  }
+  void Keep() { taken_.clear(); }
+
+ private:
+  RowNumbers& numbers_;
+  std::vector<RowNumber> taken_;
+};
+
+// Keeps numbers from being given again until the end of the scope.
+class NumbersInUse {
+ public:
+  explicit NumbersInUse(RowNumbers& numbers) : numbers_(numbers), epoch_(numbers.Begin()) {}
+  NumbersInUse(const NumbersInUse&) = delete;
+  ~NumbersInUse() { numbers_.End(epoch_); }
+
+ private:
+  RowNumbers& numbers_;
+  const unsigned epoch_;
+};
+
+}  // namespace hako::table

@@ -1,0 +1,215 @@
+#include "hako/table/posting_block.h"
+
+#include <algorithm>
+
+#include "hako/base/assert.h"
+#include "hako/base/endian.h"
+#include "hako/base/varint.h"
+#include "hako/table/schema.h"
+
+namespace hako::table {
+namespace {
+
+struct Reader {
+  const std::byte *at, *end;
+
+  explicit Reader(std::string_view bytes)
+      : at(reinterpret_cast<const std::byte*>(bytes.data())), end(reinterpret_cast<const std::byte*>(bytes.data()) + bytes.size()) {}
+  bool Read(std::uint64_t* number) {
+    if (at != end && std::to_integer<unsigned>(*at) < 0x80) {
+      *number = std::to_integer<unsigned>(*at++);
+      return true;
+    }
+    at = DecodeVarint(at, end, *number);
+    return at != nullptr;
+  }
+  std::size_t left() const { return static_cast<std::size_t>(end - at); }
+};
+
+void AppendVarint(std::uint64_t number, std::string* out) {
+  std::array<std::byte, kVarint64SizeMax> bytes;
+  const std::byte* const end = EncodeVarint(number, bytes.data());
+  out->append(reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(end - bytes.data()));
+}
+
+bool ReadHead(Reader& reader, PostingBlock* block) {
+  std::uint64_t head = 0, begin = 0;
+  if (!reader.Read(&head) || ((head & 1) != 0 && (!reader.Read(&begin) || begin == 0 || begin >= PostingBlock::kNoEnd))) return false;
+  block->count = head >> 1;
+  block->begin = static_cast<RowNumber>(begin);
+  return block->count <= reader.left();
+}
+
+void AppendHead(std::size_t count, RowNumber begin, std::string* out) {
+  AppendVarint(count << 1 | (begin == 0 ? 0u : 1u), out);
+  if (begin != 0) AppendVarint(begin, out);
+}
+
+constexpr std::size_t kHeadMax = 3 + kVarint32SizeMax;
+
+}  // namespace
+
+std::optional<PostingBlock> DecodePostingHead(std::string_view bytes) {
+  Reader reader(bytes);
+  PostingBlock block;
+  return ReadHead(reader, &block) ? std::optional(block) : std::nullopt;
+}
+
+std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t end, std::vector<RowNumber>* numbers) {
+  Reader reader(bytes);
+  PostingBlock block;
+  if (!ReadHead(reader, &block)) return std::nullopt;
+  const std::size_t before = numbers->size();
+  numbers->resize(before + block.count);
+  std::uint64_t least = block.begin;
+  for (std::size_t i = before; i < numbers->size(); ++i) {
+    for (; i + 8 <= numbers->size() && reader.left() >= 8; i += 8) {  // eight numbers in a byte each
+      const auto eight = LoadLe<std::uint64_t>(reader.at);
+      if ((eight & 0x8080808080808080) != 0 || least + 8 * 0x80 >= end) break;
+      for (unsigned k = 0; k < 8; ++k) {
+        least += eight >> (8 * k) & 0x7f;
+        (*numbers)[i + k] = static_cast<RowNumber>(least++);
+      }
+      reader.at += 8;
+    }
+    if (i == numbers->size()) break;
+    std::uint64_t above = 0;
+    if (!reader.Read(&above) || above >= end || (least += above) >= end) {
+      numbers->resize(before);
+      return std::nullopt;
+    }
+    (*numbers)[i] = static_cast<RowNumber>(least++);
+  }
+  if (reader.left() == 0) return block;
+  numbers->resize(before);
+  return std::nullopt;
+}
+
+std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out) {
+  char bytes[kPostingBytesMax + kVarint32SizeMax];
+  auto* const first = reinterpret_cast<std::byte*>(bytes);
+  std::byte* at = first;
+  std::size_t count = 0;
+  for (std::uint64_t least = begin; count < numbers.size(); ++count) {
+    HAKO_DCHECK(numbers[count] >= least);
+    std::byte* const next = EncodeVarint(numbers[count] - least, at);
+    if (static_cast<std::size_t>(next - first) > kPostingBytesMax - kHeadMax) break;
+    at = next;
+    least = std::uint64_t{numbers[count]} + 1;
+  }
+  out->clear();
+  AppendHead(count, begin, out);
+  out->append(bytes, static_cast<std::size_t>(at - first));
+  return count;
+}
+
+// Only the place of the number changes, and the number behind it, which is stored minus this one.
+bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out) {
+  Reader reader(bytes);
+  PostingBlock block;
+  if (!ReadHead(reader, &block) || block.begin > number) return false;
+  const std::byte* const first = reader.at;
+  std::uint64_t least = block.begin, above = 0;
+  std::size_t left = block.count;
+  const std::byte* place = reader.at;  // of the first number that is not below `number`
+  while (left > 0) {
+    // Eight numbers in a byte each.
+    while (left > 8 && reader.left() > 8) {
+      const auto eight = LoadLe<std::uint64_t>(reader.at);
+      if ((eight & 0x8080808080808080) != 0) break;
+      constexpr std::uint64_t kEven = 0x00ff00ff00ff00ff;
+      const std::uint64_t sum = ((eight & kEven) + (eight >> 8 & kEven)) * 0x0001000100010001 >> 48;
+      if (least + sum + 8 > number) break;
+      least += sum + 8;
+      reader.at += 8;
+      left -= 8;
+    }
+    place = reader.at;
+    if (!reader.Read(&above)) return false;
+    --left;
+    if (least + above >= number) break;
+    least += above + 1;
+    place = reader.at;
+    above = ~std::uint64_t{0};  // no number
+  }
+  const bool has_next = place != reader.at;
+  if (has_next && (above >= end || least + above >= end)) return false;
+  if (adds == (has_next && least + above == number)) return false;
+  std::array<std::byte, 2 * kVarint64SizeMax> middle;
+  std::byte* to = middle.data();
+  const std::byte* rest = reader.at;
+  if (adds) {
+    to = EncodeVarint(number - least, to);
+    if (has_next) to = EncodeVarint(least + above - number - 1, to);
+  } else if (left > 0) {
+    std::uint64_t next = 0;
+    if (!reader.Read(&next)) return false;
+    rest = reader.at;
+    to = EncodeVarint(above + next + 1, to);
+  }
+  const auto size_of = [](const std::byte* from, const std::byte* behind) { return static_cast<std::size_t>(behind - from); };
+  if (size_of(first, place) + size_of(middle.data(), to) + size_of(rest, reader.end) > kPostingBytesMax - kHeadMax) return false;
+  out->clear();
+  AppendHead(adds ? block.count + 1 : block.count - 1, block.begin, out);
+  const auto append = [out, size_of](const std::byte* from, const std::byte* behind) {
+    out->append(reinterpret_cast<const char*>(from), size_of(from, behind));
+  };
+  append(first, place);
+  append(middle.data(), to);
+  append(rest, reader.end);
+  return true;
+}
+
+bool KeyBlock::Decode(std::string_view bytes) {
+  Clear();
+  if (bytes.size() < sizeof(taken_)) return false;
+  const std::uint32_t taken = LoadLe<std::uint32_t>(reinterpret_cast<const std::byte*>(bytes.data()));
+  Reader reader(bytes.substr(sizeof(taken_)));
+  std::size_t last_begin = 0, last_size = 0;
+  for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) {
+    if ((taken >> slot & 1) == 0) continue;
+    std::uint64_t shared = 0, rest = 0;
+    if (!reader.Read(&shared) || !reader.Read(&rest) || shared > last_size || rest > reader.left() || shared + rest > TableLimits::kKeySize)
+      return Clear(), false;
+    begins_[slot] = static_cast<std::uint32_t>(bytes_.size());
+    sizes_[slot] = static_cast<std::uint32_t>(shared + rest);
+    bytes_.append(bytes_, last_begin, shared).append(reinterpret_cast<const char*>(reader.at), rest);
+    reader.at += rest;
+    last_begin = begins_[slot];
+    last_size = sizes_[slot];
+  }
+  if (reader.left() != 0) return Clear(), false;
+  taken_ = taken;
+  return true;
+}
+
+std::string_view KeyBlock::key(unsigned slot) const {
+  HAKO_DCHECK(has(slot));
+  return std::string_view(bytes_).substr(begins_[slot], sizes_[slot]);
+}
+
+void KeyBlock::Set(unsigned slot, std::string_view key) {
+  begins_[slot] = static_cast<std::uint32_t>(bytes_.size());
+  sizes_[slot] = static_cast<std::uint32_t>(key.size());
+  bytes_.append(key);
+  taken_ |= std::uint32_t{1} << slot;
+}
+
+void KeyBlock::Encode(std::string* out) const {
+  out->resize(sizeof(taken_));
+  StoreLe<std::uint32_t>(reinterpret_cast<std::byte*>(out->data()), taken_);
+  std::string_view last;
+  for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) {
+    if (!has(slot)) continue;
+    const std::string_view one = key(slot);
+    const std::size_t most = std::min(last.size(), one.size());
+    const auto shared = static_cast<std::size_t>(
+        std::mismatch(one.begin(), one.begin() + static_cast<std::ptrdiff_t>(most), last.begin()).first - one.begin());
+    AppendVarint(shared, out);
+    AppendVarint(one.size() - shared, out);
+    out->append(one.substr(shared));
+    last = one;
+  }
+}
+
+}  // namespace hako::table

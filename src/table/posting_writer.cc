@@ -1,0 +1,304 @@
+#include "hako/table/posting_writer.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "hako/base/hash.h"
+#include "hako/base/random_seed.h"
+#include "hako/table/index_key.h"
+#include "hako/table/table_core.h"
+
+namespace hako::table {
+namespace {
+
+// Whether the only block of a list has no number.
+bool IsEmptyList(std::string_view block, std::uint64_t end) { return block == std::string_view("\0", 1) && end == PostingBlock::kNoEnd; }
+
+Status DamagedBlockError() { return absl::DataLossError("a block of a posting list is damaged"); }
+
+}  // namespace
+
+void PostingWriter::Clear() {
+  for (const List& list : lists_) slots_[list.slot] = 0;
+  lists_.clear();
+  postings_.clear();
+  keys_.clear();
+  if (chunks_.size() > 1) chunks_.resize(1);
+  if (!chunks_.empty()) chunks_[0].clear();
+  changes_.clear();
+  key_changes_.clear();
+  operations_.clear();
+}
+
+std::span<char> PostingWriter::Room(std::size_t size) {
+  static constexpr std::size_t kChunk = 64 << 10;
+  if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < size) {
+    chunks_.emplace_back();
+    chunks_.back().reserve(std::max(kChunk, size));
+  }
+  std::string& chunk = chunks_.back();
+  chunk.resize(chunk.size() + size);
+  return std::span(chunk).last(size);
+}
+
+std::string_view PostingWriter::Keep(std::string_view bytes) {
+  const std::span<char> room = Room(bytes.size());
+  bytes.copy(room.data(), bytes.size());
+  return {room.data(), bytes.size()};
+}
+
+void PostingWriter::Change(std::string_view list, RowNumber number, bool adds) {
+  static constexpr std::size_t kSlotsMin = 1024;
+  if (slots_.size() < 2 * (lists_.size() + 1)) {
+    slots_.assign(std::max(kSlotsMin, 2 * slots_.size()), 0);
+    for (List& one : lists_) {
+      one.slot = SlotOf(one.key, one.hash);
+      slots_[one.slot] = static_cast<std::uint32_t>(&one - lists_.data()) + 1;
+    }
+  }
+  static const std::uint64_t seed = RandomSeed();
+  const std::uint64_t hash = Hash64(list, seed);
+  const std::uint32_t slot = SlotOf(list, hash);
+  if (slots_[slot] != 0) {
+    NumberChange& last = lists_[slots_[slot] - 1].last;
+    if (last.number == number && last.adds == adds) return;
+    last = {number, adds};
+  } else {
+    lists_.push_back({Keep(list), hash, slot, {number, adds}});
+    slots_[slot] = static_cast<std::uint32_t>(lists_.size());
+  }
+  postings_.push_back({slots_[slot] - 1, number, adds});
+}
+
+// Returns the slot of a list, or the empty one for it. REQUIRES: a slot is empty
+std::uint32_t PostingWriter::SlotOf(std::string_view list, std::uint64_t hash) const {
+  for (std::size_t at = hash;; ++at) {
+    const std::size_t slot = at & (slots_.size() - 1);
+    const std::uint32_t found = slots_[slot];
+    if (found == 0 || (lists_[found - 1].hash == hash && lists_[found - 1].key == list)) return static_cast<std::uint32_t>(slot);
+  }
+}
+
+// Sorts the changes by list and number, and leaves each number once.
+void PostingWriter::Join() {
+  ends_.assign(lists_.size() + 1, 0);
+  for (const Posting& posting : postings_) ++ends_[posting.list + 1];
+  std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+  changes_.resize(postings_.size());
+  for (const Posting& posting : postings_) changes_[ends_[posting.list]++] = {posting.number, posting.adds};
+  // Now ends_[list] is the end of its changes.
+  std::size_t begin = 0, kept = 0;
+  for (std::size_t list = 0; list < lists_.size(); ++list) {
+    const std::size_t end = ends_[list];
+    const auto first = changes_.begin() + static_cast<std::ptrdiff_t>(begin), last = changes_.begin() + static_cast<std::ptrdiff_t>(end);
+    const auto is_before = [](const NumberChange& a, const NumberChange& b) { return a.number < b.number; };
+    if (!std::is_sorted(first, last, is_before)) std::sort(first, last, is_before);
+    for (std::size_t i = begin; i < end;) {
+      const RowNumber number = changes_[i].number;
+      bool adds = false, removes = false;
+      for (; i < end && changes_[i].number == number; ++i) (changes_[i].adds ? adds : removes) = true;
+      if (adds != removes) changes_[kept++] = {number, adds};
+    }
+    begin = end;
+    ends_[list] = static_cast<std::uint32_t>(kept);
+  }
+  changes_.resize(kept);
+}
+
+Status PostingWriter::Plan(TableCore& core) {
+  static constexpr std::size_t kListsAtOnce = 256;
+  Join();
+  std::vector<std::uint32_t> order(lists_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) { return lists_[a].key < lists_[b].key; });
+  for (std::span<const std::uint32_t> left = order; !left.empty();) {
+    const auto some = left.first(std::min(left.size(), kListsAtOnce));
+    HAKO_RETURN_IF_ERROR(PlanLists(core, some));
+    left = left.subspan(some.size());
+  }
+  PlanKeys();
+  return absl::OkStatus();
+}
+
+// Reads the last blocks together: most changes are in these.
+Status PostingWriter::PlanLists(TableCore& core, std::span<const std::uint32_t> lists) {
+  std::vector<std::string_view> keys;
+  std::vector<std::optional<std::string_view>> blocks(lists.size());
+  for (const std::uint32_t list : lists) {
+    buffer_.assign(lists_[list].key);
+    AppendLastBlock(&buffer_);
+    keys.push_back(Keep(buffer_));
+  }
+  HAKO_RETURN_IF_ERROR(core.store->FetchMulti(
+      keys,
+      [&](std::size_t i, std::size_t size) {
+        const std::span<char> room = Room(size);
+        blocks[i] = std::string_view(room.data(), size);
+        return room.data();
+      },
+      [&](std::size_t i, bool is_there) {
+        if (!is_there) blocks[i].reset();
+      }));
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    const std::uint32_t list = lists[i];
+    const std::size_t first = list == 0 ? 0 : ends_[list - 1], behind = ends_[list];
+    if (first != behind) HAKO_RETURN_IF_ERROR(PlanList(core, lists_[list].key, blocks[i], first, behind));
+  }
+  return absl::OkStatus();
+}
+
+Status PostingWriter::PlanList(TableCore& core, std::string_view list, std::optional<std::string_view> last, std::size_t first,
+                               std::size_t behind) {
+  const std::optional<PostingBlock> block = last ? DecodePostingHead(*last) : PostingBlock();
+  if (!block) return DamagedBlockError();
+  if (changes_[first].number < block->begin) {
+    PooledCursor cursor(core);
+    while (first < behind && changes_[first].number < block->begin) {
+      buffer_.assign(list);
+      AppendBlock(changes_[first].number + 1, &buffer_);
+      cursor->JumpBriefly(buffer_);
+      HAKO_RETURN_IF_ERROR(cursor->status());
+      if (!cursor->Valid()) return MismatchError();  // the list has changed between two reads
+      const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
+      if (!key || key->list != list || key->end == PostingBlock::kNoEnd) return MismatchError();
+      std::size_t next = first + 1;
+      while (next < behind && changes_[next].number < key->end) ++next;
+      HAKO_RETURN_IF_ERROR(PlanBlock(list, key->end, Keep(cursor->value()), first, next));
+      first = next;
+    }
+  }
+  return first == behind ? absl::OkStatus() : PlanBlock(list, PostingBlock::kNoEnd, last, first, behind);
+}
+
+bool PostingWriter::Apply(std::span<const NumberChange> changes, std::span<const RowNumber> numbers, std::vector<RowNumber>* out) const {
+  out->clear();
+  bool has_changed = false;
+  auto at = numbers.begin();
+  for (const NumberChange& change : changes) {
+    const auto from = at;
+    at = std::lower_bound(at, numbers.end(), change.number);
+    out->insert(out->end(), from, at);
+    const bool is_there = at != numbers.end() && *at == change.number;
+    has_changed = has_changed || is_there != change.adds;
+    if (change.adds) out->push_back(change.number);
+    if (is_there) ++at;
+  }
+  out->insert(out->end(), at, numbers.end());
+  return has_changed;
+}
+
+// A block that is too large is split so that the new blocks are full if numbers were added behind all
+// others, and half full otherwise. The last part keeps the key.
+Status PostingWriter::PlanBlock(std::string_view list, std::uint64_t end, std::optional<std::string_view> before, std::size_t first,
+                                std::size_t behind) {
+  const auto changes = std::span(changes_).subspan(first, behind - first);
+  const auto key_of = [&](std::uint64_t block_end) {
+    buffer_.assign(list);
+    block_end == PostingBlock::kNoEnd ? AppendLastBlock(&buffer_) : AppendBlock(static_cast<std::uint32_t>(block_end), &buffer_);
+    return Keep(buffer_);
+  };
+  Operation operation{.key = key_of(end),
+                      .before = before.value_or(std::string_view()),
+                      .value = {},
+                      .was_there = before.has_value(),
+                      .is_there = true,
+                      .is_part = false,
+                      .end = end,
+                      .first_change = first,
+                      .num_changes = behind - first,
+                      .is_of_keys = false};
+  if (before && changes.size() == 1 && ChangePosting(*before, end, changes[0].number, changes[0].adds, &buffer_) &&
+      !IsEmptyList(buffer_, end)) {
+    operation.value = Keep(buffer_);
+    operations_.push_back(operation);
+    return absl::OkStatus();
+  }
+  numbers_.clear();
+  const std::optional<PostingBlock> block = before ? DecodePostings(*before, end, &numbers_) : PostingBlock();
+  if (!block) return DamagedBlockError();
+  if (changes.front().number < block->begin) return MismatchError();
+  // The builder of an index may add a number that is to be removed between this reading and the step.
+  const bool only_adds = std::ranges::all_of(changes, &NumberChange::adds);
+  if (!Apply(changes, numbers_, &changed_) && only_adds) return absl::OkStatus();
+  const bool is_behind = numbers_.empty() || changes.front().number > numbers_.back();
+  operation.is_there = !changed_.empty() || block->begin != 0 || end != PostingBlock::kNoEnd;
+  std::span<const RowNumber> left = changed_;
+  RowNumber begin = block->begin;
+  for (std::size_t count; (count = EncodePostings(left, begin, &buffer_)) < left.size(); begin = left.front()) {
+    if (!is_behind) {
+      count = std::max<std::size_t>(1, (count + 1) / 2);
+      (void)EncodePostings(left.first(count), begin, &buffer_);
+    }
+    left = left.subspan(count);
+    operation.is_part = true;
+    const std::string_view value = Keep(buffer_);
+    operations_.push_back({.key = key_of(left.front()),
+                           .before = {},
+                           .value = value,
+                           .was_there = false,
+                           .is_there = true,
+                           .is_part = true,
+                           .end = left.front(),
+                           .first_change = 0,
+                           .num_changes = 0,
+                           .is_of_keys = false});
+  }
+  operation.value = Keep(buffer_);
+  operations_.push_back(operation);
+  return absl::OkStatus();
+}
+
+// Key blocks are read only by the visitor.
+void PostingWriter::PlanKeys() {
+  for (const auto& [block, changes] : keys_) {
+    operations_.push_back({.key = Keep(KeyBlockKey(block)),
+                           .before = {},
+                           .value = {},
+                           .was_there = false,
+                           .is_there = true,
+                           .is_part = false,
+                           .end = 0,
+                           .first_change = key_changes_.size(),
+                           .num_changes = changes.size(),
+                           .is_of_keys = true});
+    key_changes_.insert(key_changes_.end(), changes.begin(), changes.end());
+  }
+}
+
+std::optional<Action> PostingWriter::VisitKeys(const Operation& operation, std::optional<std::string_view> found) {
+  key_block_.Clear();
+  if (found && !key_block_.Decode(*found)) return std::nullopt;
+  for (const KeyChange& change : std::span(key_changes_).subspan(operation.first_change, operation.num_changes)) {
+    const unsigned slot = change.number % kKeysOfBlock;
+    const bool is_there = key_block_.has(slot);
+    if (change.adds ? is_there : !is_there || key_block_.key(slot) != change.key) return std::nullopt;
+    if (change.adds)
+      key_block_.Set(slot, change.key);
+    else
+      key_block_.Remove(slot);
+  }
+  if (key_block_.IsEmpty()) return Action::Remove();
+  key_block_.Encode(&buffer_);
+  return Action::Set(Keep(buffer_));
+}
+
+std::optional<Action> PostingWriter::Visit(std::size_t i, std::optional<std::string_view> found) {
+  const Operation& operation = operations_[i];
+  if (operation.is_of_keys) return VisitKeys(operation, found);
+  if (found.has_value() == operation.was_there && (!found || *found == operation.before))
+    return operation.is_there ? Action::Set(operation.value) : Action::Remove();
+  if (operation.is_part || !found) return std::nullopt;
+  const auto changes = std::span(changes_).subspan(operation.first_change, operation.num_changes);
+  if (changes.size() == 1 && ChangePosting(*found, operation.end, changes[0].number, changes[0].adds, &buffer_) &&
+      !IsEmptyList(buffer_, operation.end))
+    return Action::Set(Keep(buffer_));
+  numbers_.clear();
+  const std::optional<PostingBlock> block = DecodePostings(*found, operation.end, &numbers_);
+  if (!block || changes.front().number < block->begin) return std::nullopt;
+  if (!Apply(changes, numbers_, &changed_)) return Action::Keep();
+  if (changed_.empty() && block->begin == 0 && operation.end == PostingBlock::kNoEnd) return Action::Remove();
+  if (EncodePostings(changed_, block->begin, &buffer_) != changed_.size()) return std::nullopt;
+  return Action::Set(Keep(buffer_));
+}
+
+}  // namespace hako::table

@@ -1,0 +1,272 @@
+// Posting lists: long lists, patterns of each length, numbers of rows, and what Verify finds in them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "hako/dbm/tree_dbm.h"
+#include "hako/table/index_key.h"
+#include "hako/table/posting_block.h"
+#include "hako/table/table_dbm.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+using testing::HasSubstr;
+
+std::string KeyOf(std::uint64_t i) { return "row " + std::to_string(i); }
+
+std::vector<std::string> SortedKeys(const Query& query) {
+  StatusOr<std::vector<std::string>> keys = query.Keys();
+  EXPECT_THAT(keys, IsOk());
+  if (!keys.ok()) return {};
+  std::sort(keys->begin(), keys->end());
+  return *std::move(keys);
+}
+
+// Random changes of rows whose words are so few that their lists have many blocks, beside a map.
+TEST(TextIndexTest, LongListsBesideAMap) {
+  Random random(TestSeed());
+  const auto table = *TableDBM::OpenInMemory();
+  ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kToken}}}), IsOk());
+  std::map<std::string, std::set<int>> model;
+  const std::uint64_t num_keys = 6000;
+  const auto draw = [&] {
+    std::set<int> words;
+    for (std::uint64_t n = random.Below(4); n > 0; --n) words.insert(static_cast<int>(random.SkewedSize(5)));
+    return words;
+  };
+  for (int step = 0; step < 400 / kSlowdown; ++step) {
+    TableBatch batch;
+    for (std::uint64_t n = random.OneIn(3) ? 1 : random.Below(400); n > 0; --n) {
+      const std::string key = KeyOf(random.Below(num_keys));
+      if (random.OneIn(3)) {
+        if (model.erase(key) != 0) batch.Remove(key);
+        continue;
+      }
+      const std::set<int> words = draw();
+      std::string text;
+      for (const int word : words) text += "w" + std::to_string(word) + " ";
+      batch.Put(key, {{"t", text}});
+      model[key] = words;
+    }
+    ASSERT_THAT(table->Write(batch), IsOk());
+    if (step % 20 != 0) continue;
+    for (int word = 0; word < 32; word += 1 + static_cast<int>(random.Below(8))) {
+      std::vector<std::string> with, with_both, without;
+      for (const auto& [key, words] : model) {
+        (words.contains(word) ? with : without).push_back(key);
+        if (words.contains(word) && words.contains(1)) with_both.push_back(key);
+      }
+      const Condition has = Column("t").HasAll("w" + std::to_string(word)), has_one = Column("t").HasAll("w1");
+      EXPECT_THAT(table->Select().Where(has).Count(), IsOkAndHolds(with.size()));
+      EXPECT_EQ(SortedKeys(table->Select().Where(has)), with);
+      EXPECT_THAT(table->Select().Where(has && has_one).Count(), IsOkAndHolds(with_both.size()));
+      EXPECT_THAT(table->Select().Where(!has).Count(), IsOkAndHolds(without.size()));
+      EXPECT_EQ(SortedKeys(table->Select().Where(!has)), without);
+      with.resize(std::min<std::size_t>(with.size(), 10));
+      EXPECT_THAT(table->Select().Where(has).OrderBy("").Limit(10).Keys(), IsOkAndHolds(with));
+    }
+    ASSERT_THAT(table->Verify(), IsOk());
+  }
+}
+
+TEST(TextIndexTest, PatternsOfEachLengthBesideScans) {
+  Random random(TestSeed());
+  const std::string_view kPieces[] = {"a",    "b",    "\xc3\xa9", "\xe3\x81\x82", "\xf0\x9f\x98\x80", std::string_view("\0", 1),
+                                      "\x01", "\xff", "\x81"};
+  const auto draw = [&](std::uint64_t most) {
+    std::string text;
+    for (std::uint64_t n = random.Below(most + 1); n > 0; --n) text += kPieces[random.Below(random.OneIn(3) ? std::size(kPieces) : 3)];
+    return text;
+  };
+  for (const unsigned q : {1u, 2u, 3u, 5u}) {
+    SCOPED_TRACE(q);
+    const auto plain = *TableDBM::OpenInMemory(), indexed = *TableDBM::OpenInMemory();
+    ASSERT_THAT(indexed->CreateIndex({.columns = {{"t", IndexKind::kQGram}}, .q = q}), IsOk());
+    for (int i = 0; i < 300; ++i) {
+      const std::string text = draw(i % 10 == 0 ? 40 : 7);
+      for (TableDBM* const table : {plain.get(), indexed.get()})
+        ASSERT_THAT(table->Put(KeyOf(static_cast<std::uint64_t>(i)), {{"t", text}}), IsOk());
+    }
+    for (int i = 0; i < 1500 / kSlowdown; ++i) {
+      const auto leaf = [&] {
+        const std::string part = draw(6);
+        return random.OneIn(3) ? Column("t").BeginsWith(part) : random.OneIn(3) ? Column("t").EndsWith(part) : Column("t").Contains(part);
+      };
+      Condition condition = leaf();
+      for (std::uint64_t n = random.Below(4); n > 0; --n)
+        condition = random.OneIn(3) ? !condition : random.OneIn(2) ? condition && leaf() : condition || leaf();
+      EXPECT_EQ(SortedKeys(indexed->Select().Where(condition)), SortedKeys(plain->Select().Where(condition))) << condition.ToText();
+      EXPECT_EQ(*indexed->Select().Where(condition).Count(), *plain->Select().Where(condition).Count()) << condition.ToText();
+      EXPECT_EQ(*indexed->Select().Where(condition).OrderBy("", RowOrder::kDescending).Limit(5, 2).Keys(),
+                *plain->Select().Where(condition).OrderBy("", RowOrder::kDescending).Limit(5, 2).Keys())
+          << condition.ToText();
+    }
+    EXPECT_THAT(indexed->Verify(), IsOk());
+  }
+}
+
+// A query without a condition on rows shows keys for the numbers that it found before.
+TEST(TextIndexTest, NumberOfARemovedRowIsNotGivenToAnotherOneWhileAQueryRuns) {
+  const auto table = *TableDBM::OpenInMemory();
+  ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kToken}}}), IsOk());
+  for (std::uint64_t i = 0; i < 200; ++i) ASSERT_THAT(table->Put(KeyOf(i), {{"t", "old"}}), IsOk());
+  int num_shown = 0;
+  const Query query = table->Select().Where(Column("t").HasAll("old")).Columns({});
+  ASSERT_THAT(query.Each([&](std::string_view key, const RowView&) {
+    EXPECT_TRUE(key.starts_with("row ")) << key;
+    if (num_shown++ != 0) return true;
+    std::thread([&] {
+      for (std::uint64_t i = 0; i < 200; ++i) {
+        if (KeyOf(i) != key) EXPECT_THAT(table->Remove(KeyOf(i)), IsOk());
+      }
+      for (std::uint64_t i = 0; i < 400; ++i) EXPECT_THAT(table->Put("new " + std::to_string(i), {{"t", "new"}}), IsOk());
+    }).join();
+    return true;
+  }),
+              IsOk());
+  EXPECT_THAT(table->Verify(), IsOk());
+}
+
+std::size_t NumKeyBlocks(const std::string& path) {
+  const auto store = *TreeDBM<>::Open(path, {.type = kTableType});
+  return *store->CountRange(std::string{table::kNumberSpace}, std::string{table::kNumberSpace + 1});
+}
+
+// Also of those that were removed before the table was opened, and by Clear.
+TEST(TextIndexTest, NumbersOfRemovedRowsAreGivenAgain) {
+  const TempDir dir;
+  const std::string path = dir.File("a.hktb");
+  static constexpr std::uint64_t kRows = 500;
+  for (std::uint64_t life = 0; life < 12; ++life) {
+    const auto table = *TableDBM::Open(path);
+    if (life == 0) ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kToken}}}), IsOk());
+    for (std::uint64_t round = 0; round < 6; ++round) {
+      const std::uint64_t first = (life * 6 + round) * kRows;
+      for (std::uint64_t i = first; i < first + kRows; ++i) {
+        ASSERT_THAT(table->Put(KeyOf(i), {{"t", "word"}}), IsOk());
+        if (i >= kRows && round != 3) ASSERT_THAT(table->Remove(KeyOf(i - kRows)), IsOk());
+      }
+      if (round == 2) ASSERT_THAT(table->Clear(), IsOk());
+    }
+    ASSERT_THAT(table->Clear(), IsOk());
+    for (std::uint64_t i = 0; i < kRows; ++i) ASSERT_THAT(table->Put(KeyOf((life + 1) * 6 * kRows - kRows + i), {{"t", "word"}}), IsOk());
+    EXPECT_THAT(table->Verify(), IsOk());
+    EXPECT_THAT(table->Select().Where(Column("t").HasAll("word")).Count(), IsOkAndHolds(kRows));
+    ASSERT_THAT(table->Close(), IsOk());
+  }
+  EXPECT_LT(NumKeyBlocks(path), 8 * kRows / table::kKeysOfBlock);
+}
+
+TEST(TextIndexTest, WritersOfTheSameWordsDoNotLoseAny) {
+  const auto table = *TableDBM::OpenInMemory();
+  ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kToken}}}), IsOk());
+  ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kQGram}}}), IsOk());
+  const int num_threads = 4, num_rows = 600 / kSlowdown;
+  std::vector<std::thread> writers;
+  std::atomic<int> num_kept{0};
+  for (int writer = 0; writer < num_threads; ++writer) {
+    writers.emplace_back([&, writer] {
+      Random random(TestSeed() + static_cast<std::uint64_t>(writer));
+      for (int i = 0; i < num_rows; ++i) {
+        const std::string key = std::to_string(writer) + " " + std::to_string(i);
+        EXPECT_THAT(table->Put(key, {{"t", "all these words are in each row"}}), IsOk());
+        const bool removes = random.OneIn(3);
+        if (removes) EXPECT_THAT(table->Remove(key), IsOk());
+        num_kept += removes ? 0 : 1;
+        if (random.OneIn(50))
+          EXPECT_THAT(table->Select().Where(Column("t").HasAll("words") && Column("t").Contains("row")).Count(), IsOk());
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  const auto wanted = static_cast<std::uint64_t>(num_kept.load());
+  for (const Condition& condition :
+       {Column("t").HasAll("these"), Column("t").Contains("each"), Column("t").Contains("wo"), !Column("t").HasAll("other")})
+    EXPECT_THAT(table->Select().Where(condition).Count(), IsOkAndHolds(wanted)) << condition.ToText();
+  EXPECT_THAT(table->Verify(), IsOk());
+}
+
+// ---- Verify ----
+
+class DamagedListTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto table = *TableDBM::Open(path_);
+    ASSERT_THAT(table->CreateIndex({.name = "words", .columns = {{"t", IndexKind::kToken}}}), IsOk());
+    TableBatch batch;
+    for (std::uint64_t i = 0; i < 1000; ++i) batch.Put(KeyOf(i), {{"t", i % 7 == 0 ? "often rare" + std::to_string(i) : "often"}});
+    ASSERT_THAT(table->Write(batch), IsOk());
+    ASSERT_THAT(table->Verify(), IsOk());
+    ASSERT_THAT(table->Close(), IsOk());
+  }
+  // Changes the record that begins so, and returns what Verify says.
+  Status VerifyAfter(const std::string& begin, const std::function<std::optional<std::string>(std::string)>& change) {
+    {
+      const auto store = *TreeDBM<>::Open(path_, {.type = kTableType});
+      auto cursor = store->MakeIterator();
+      cursor.Jump(begin);
+      EXPECT_TRUE(cursor.Valid() && cursor.key().starts_with(begin));
+      const std::string key(cursor.key());
+      const std::optional<std::string> value = change(std::string(cursor.value()));
+      EXPECT_THAT(value ? store->Set(key, *value) : store->Remove(key), IsOk());
+      EXPECT_THAT(store->Close(), IsOk());
+    }
+    return (*TableDBM::Open(path_))->Verify();
+  }
+  static std::string List(std::string_view word) { return table::EntryPrefix(1).append(word); }
+  static std::string WithNumbers(std::string bytes, const std::function<void(std::vector<table::RowNumber>&)>& change) {
+    std::vector<table::RowNumber> numbers;
+    const auto block = table::DecodePostings(bytes, table::PostingBlock::kNoEnd, &numbers);
+    change(numbers);
+    EXPECT_EQ(table::EncodePostings(numbers, block->begin, &bytes), numbers.size());
+    return bytes;
+  }
+
+  const TempDir dir_;
+  const std::string path_ = dir_.File("a.hktb");
+};
+
+TEST_F(DamagedListTest, LackOfANumberIsFound) {
+  const auto remove = [](std::vector<table::RowNumber>& numbers) { numbers.erase(numbers.begin()); };
+  EXPECT_THAT(VerifyAfter(List("often"), [&](std::string block) { return WithNumbers(block, remove); }),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("lacks a word or q-gram in index words")));
+}
+TEST_F(DamagedListTest, AdditionalNumberIsFound) {
+  const auto add = [](std::vector<table::RowNumber>& numbers) { numbers.insert(numbers.begin(), 3); };
+  EXPECT_THAT(VerifyAfter(List("rare7"), [&](std::string block) { return WithNumbers(block, add); }),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("index words has a word or q-gram of a row that lacks it")));
+}
+TEST_F(DamagedListTest, LostBlockIsFound) {
+  EXPECT_THAT(VerifyAfter(List("often"), [](std::string) { return std::nullopt; }),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("lacks a block")));
+}
+TEST_F(DamagedListTest, LostKeyBlockIsFound) {
+  EXPECT_THAT(VerifyAfter(std::string{table::kNumberSpace}, [](std::string) { return std::nullopt; }),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("has a number that does not lead to it")));
+}
+TEST_F(DamagedListTest, UndecodableBlockIsFoundByQueriesToo) {
+  EXPECT_THAT(VerifyAfter(List("often"), [](std::string block) { return block.substr(0, block.size() - 1); }),
+              StatusIs(absl::StatusCode::kDataLoss));
+  const auto table = *TableDBM::Open(path_);
+  EXPECT_THAT(table->Select().Where(Column("t").HasAll("often")).Keys().status(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(table->Put("another", {{"t", "other words"}}), IsOk());
+}
+
+}  // namespace
+}  // namespace hako
