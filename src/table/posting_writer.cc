@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "hako/base/assert.h"
 #include "hako/base/hash.h"
 #include "hako/base/random_seed.h"
 #include "hako/table/index_key.h"
@@ -72,6 +73,7 @@ void PostingWriter::Change(std::string_view list, RowNumber number, bool adds) {
 
 // Returns the slot of a list, or the empty one for it. REQUIRES: a slot is empty
 std::uint32_t PostingWriter::SlotOf(std::string_view list, std::uint64_t hash) const {
+  HAKO_DCHECK(lists_.size() < slots_.size());
   for (std::size_t at = hash;; ++at) {
     const std::size_t slot = at & (slots_.size() - 1);
     const std::uint32_t found = slots_[slot];

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/table/filter.h"
@@ -94,14 +95,17 @@ class Index {
   bool is_covering() const { return !options_.covering.empty(); }
   const std::vector<ColumnId>& covered() const { return covered_; }  // ascending
 
-  // Calls visit with the list of each word or q-gram of a row (table/index_key.h), in the order of the text,
-  // with repetitions. `list` is valid during the call. A q-gram ends before a zero byte;
-  // at the end of the text and before a zero byte there are shorter ones, so each substring without a zero
-  // byte that is not longer than a q-gram begins one. REQUIRES: is_text()
   using VisitList = FunctionRef<void(std::string_view list)>;
+  // Calls visit with the list of each word or q-gram of a row (table/index_key.h), in the order of the text,
+  // with repetitions. `list` is valid during the call. A q-gram ends before a zero byte; at the end of the
+  // text and before a zero byte there are shorter ones, so each substring without a zero byte that is not
+  // longer than a q-gram begins one. REQUIRES: is_text()
   void ForEachList(std::string_view key, const RowView& row, VisitList visit) const;
   // Returns the list of a word. REQUIRES: is_text()
-  std::string List(std::string_view word) const { return std::string(prefix_).append(word); }
+  std::string List(std::string_view word) const {
+    HAKO_DCHECK(is_text());
+    return std::string(prefix_).append(word);
+  }
   // Returns OutOfRange if a row has too many different words or q-grams.
   Status CheckNumWords(std::size_t count) const;
   // Whether a row whose column of a text index stays the same also keeps its lists.

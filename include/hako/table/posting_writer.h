@@ -51,7 +51,8 @@ class PostingWriter {
   std::string_view key(std::size_t i) const { return operations_[i].key; }
   std::size_t bytes(std::size_t i) const { return operations_[i].key.size() + operations_[i].value.size(); }
   // For the visitor of ProcessMulti: returns what to do with the record of an operation; nullopt if the
-  // step must be planned again. REQUIRES: the record is shown
+  // step must be planned again. REQUIRES: the record is shown (unchecked: an
+  // absent record and one that is not shown look alike)
   std::optional<Action> Visit(std::size_t i, std::optional<std::string_view> found);
 
   // How many changes of lists there are. Repetitions that follow each other count once.
