@@ -24,8 +24,8 @@ StatusOr<RowNumber> RowNumbers::Take() {
     free_.pop_back();
     return number;
   }
-  if (next_ > std::numeric_limits<RowNumber>::max())
-    return absl::OutOfRangeError("the table has 4,294,967,296 numbers of rows, the limit of text indices");
+  if (next_ == std::numeric_limits<RowNumber>::max())  // the end of a block is a number more
+    return absl::OutOfRangeError("4,294,967,295 numbers of rows are in use, the limit of text indices");
   return static_cast<RowNumber>(next_++);
 }
 

@@ -126,7 +126,8 @@ std::optional<TextSearch::Lists> TextSearch::ListsOf(const Node& node) const {
 }
 
 std::uint64_t TextSearch::SizeAbout(const std::string& list, bool is_prefix) {
-  static constexpr std::uint64_t kNumbersOfBlock = 32;  // on average
+  static constexpr std::uint64_t kNumbersOfBlock = 32;   // on average
+  if (effort_ != nullptr && !effort_->Take()) return 0;  // the search will end with the error
   PooledCursor cursor(core_);
   cursor->JumpBriefly(FirstBlock(list));
   if (!cursor->Valid() || !cursor->key().starts_with(list)) return 0;
