@@ -30,6 +30,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hako/base/language.h"
+
 namespace hako::table {
 
 using RowNumber = std::uint32_t;
