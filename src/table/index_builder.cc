@@ -89,10 +89,7 @@ class Builder {
     return AddRows(middle, end);
   }
 
-  Status AddTogether(std::size_t begin, std::size_t end) {
-    WriterGate::Writer writer(core_.gate);
-    return index_.is_text() ? AddPostings(begin, end) : AddEntries(begin, end);
-  }
+  Status AddTogether(std::size_t begin, std::size_t end) { return index_.is_text() ? AddPostings(begin, end) : AddEntries(begin, end); }
 
   Status AddPostings(std::size_t begin, std::size_t end) {
     postings_.Clear();
@@ -122,6 +119,7 @@ class Builder {
       if (!found || *found != rows_.values[begin + i]) return std::nullopt;
       return numbered_[i].empty() ? Action::Keep() : Action::Set(numbered_[i]);
     };
+    WriterGate::Writer writer(core_.gate);
     HAKO_RETURN_IF_ERROR(core_.store->ProcessMulti(Batch<Action>{keys_, visit, keys_.size()}, nullptr));
     taken.Keep();
     return absl::OkStatus();
@@ -150,6 +148,7 @@ class Builder {
       }
       return Action::Set(entries_.value(entry));
     };
+    WriterGate::Writer writer(core_.gate);
     const Status status = core_.store->ProcessMulti(Batch<Action>{keys_, visit, index_.is_unique() ? keys_.size() : num_rows}, nullptr);
     return taken.ok() ? status : taken;
   }
