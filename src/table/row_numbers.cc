@@ -1,6 +1,7 @@
 #include "hako/table/row_numbers.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "hako/base/no_memory.h"
@@ -13,12 +14,27 @@ Status DamagedKeyBlockError() { return absl::DataLossError("a block of the keys 
 
 }  // namespace
 
-StatusOr<RowNumber> RowNumbers::Take() {
-  static constexpr std::uint64_t kNewOnes = 16;  // of these one continues the scan
+Status RowNumbers::Open() {
+  const auto cursor = store_.MakeCursor();
+  cursor->JumpLower(std::string{kNumberSpace + 1}, false);
+  HAKO_RETURN_IF_ERROR(cursor->status());
+  std::uint64_t end = 0;
+  if (cursor->Valid() && cursor->key()[0] == kNumberSpace) {
+    KeyBlock block;
+    if (cursor->key().size() != kKeyBlockKeySize || !block.Decode(cursor->value())) return DamagedKeyBlockError();
+    const std::uint64_t first = std::uint64_t{BigEndian32At(cursor->key())} * kKeysOfBlock;
+    for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) {
+      if (block.has(slot)) end = first + slot + 1;
+    }
+  }
   const sync::MutexLock lock(mutex_);
-  if (!knows_end_) HAKO_RETURN_IF_ERROR(FindEnd());
-  if (free_.empty()) Advance();
-  if (free_.empty() && next_ % kNewOnes == 0) HAKO_RETURN_IF_ERROR(Scan());
+  next_ = scan_end_ = end;
+  return absl::OkStatus();
+}
+
+StatusOr<RowNumber> RowNumbers::Take() {
+  if (const auto from = BeginScan()) HAKO_RETURN_IF_ERROR(Scan(*from));
+  const sync::MutexLock lock(mutex_);
   if (!free_.empty()) {
     const RowNumber number = free_.back();
     free_.pop_back();
@@ -29,39 +45,39 @@ StatusOr<RowNumber> RowNumbers::Take() {
   return static_cast<RowNumber>(next_++);
 }
 
-Status RowNumbers::FindEnd() {
-  const auto cursor = store_.MakeCursor();
-  cursor->JumpLower(std::string{kNumberSpace + 1}, false);
-  HAKO_RETURN_IF_ERROR(cursor->status());
-  if (cursor->Valid() && cursor->key()[0] == kNumberSpace) {
-    KeyBlock block;
-    if (cursor->key().size() != kKeyBlockKeySize || !block.Decode(cursor->value())) return DamagedKeyBlockError();
-    const std::uint64_t first = std::uint64_t{BigEndian32At(cursor->key())} * kKeysOfBlock;
-    for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) {
-      if (block.has(slot)) next_ = first + slot + 1;
-    }
-  }
-  scan_end_ = next_;
-  knows_end_ = true;
-  return absl::OkStatus();
+// Returns where to continue the scan, if it is this thread's turn.
+std::optional<std::uint64_t> RowNumbers::BeginScan() {
+  static constexpr std::uint64_t kNewOnes = 16;  // of these one continues the scan
+  const sync::MutexLock lock(mutex_);
+  if (free_.empty()) Advance();
+  if (!free_.empty() || next_ % kNewOnes != 0 || scanned_ == scan_end_ || is_scanning_ || epoch_ < scans_from_) return std::nullopt;
+  is_scanning_ = true;
+  return scanned_;
 }
 
 // Looks for free numbers in two key blocks.
-Status RowNumbers::Scan() {
-  if (epoch_ < scans_from_) return absl::OkStatus();
-  KeyBlock block;
-  std::string bytes;
-  for (int i = 0; i < 2 && scanned_ < scan_end_; ++i) {
-    const auto number = static_cast<RowNumber>(scanned_ / kKeysOfBlock);
-    const Status read = store_.FetchTo(KeyBlockKey(number), &bytes);
-    if (!read.ok() && !absl::IsNotFound(read)) return read;
-    block.Clear();
-    if (read.ok() && !block.Decode(bytes)) return DamagedKeyBlockError();
-    free_.reserve(free_.size() + kKeysOfBlock);
-    for (unsigned slot = 0; slot < kKeysOfBlock && scanned_ < scan_end_; ++slot, ++scanned_) {
-      const auto one = static_cast<RowNumber>(scanned_);
-      if (known_.erase(one) == 0 && !block.has(slot)) free_.push_back(one);
+Status RowNumbers::Scan(std::uint64_t from) {
+  std::array<KeyBlock, 2> blocks;
+  const auto read = [&]() -> Status {
+    std::string bytes;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const std::uint64_t block = from / kKeysOfBlock + i;
+      const Status fetched = store_.FetchTo(KeyBlockKey(static_cast<std::uint32_t>(block)), &bytes);
+      if (!fetched.ok() && !absl::IsNotFound(fetched)) return fetched;
+      if (fetched.ok() && !blocks[i].Decode(bytes)) return DamagedKeyBlockError();
     }
+    return absl::OkStatus();
+  };
+  const Status status = CatchNoMemory(read);
+  const sync::MutexLock lock(mutex_);
+  is_scanning_ = false;
+  HAKO_RETURN_IF_ERROR(status);
+  free_.reserve(free_.size() + blocks.size() * kKeysOfBlock);
+  const std::uint64_t end = std::min(scan_end_, (from / kKeysOfBlock + blocks.size()) * kKeysOfBlock);
+  for (; scanned_ < end; ++scanned_) {
+    const auto number = static_cast<RowNumber>(scanned_);
+    if (known_.erase(number) == 0 && !blocks[(scanned_ - from / kKeysOfBlock * kKeysOfBlock) / kKeysOfBlock].has(number % kKeysOfBlock))
+      free_.push_back(number);
   }
   return absl::OkStatus();
 }
@@ -92,10 +108,6 @@ void RowNumbers::Retire(std::span<const RowNumber> numbers) noexcept {
   if (numbers.empty()) return;
   const sync::MutexLock lock(mutex_);
   HAKO_TRY {
-    if (!knows_end_) {  // the scan will find them, but no query that runs now may
-      scans_from_ = epoch_ + 2;
-      return;
-    }
     auto& retired = retired_[epoch_ % 2];
     for (const RowNumber number : numbers) {
       if (IsUnscanned(number)) known_.insert(number);
@@ -108,10 +120,6 @@ void RowNumbers::Retire(std::span<const RowNumber> numbers) noexcept {
 
 void RowNumbers::RetireAll() {
   const sync::MutexLock lock(mutex_);
-  if (!knows_end_) {
-    knows_end_ = FindEnd().ok();
-    if (!knows_end_) return;
-  }
   free_.clear();
   known_.clear();
   for (auto& retired : retired_) retired.clear();

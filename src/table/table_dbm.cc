@@ -95,6 +95,7 @@ Status TableDBM::Begin(const TableOptions& options) {
   if (!counted.ok() && !absl::IsNotFound(counted)) return counted;
   if (count.size() == 8) core.rows_at_open = static_cast<std::int64_t>(LoadBigEndian(count.data()));
   if (!core.store->IsWritable()) return absl::OkStatus();
+  HAKO_RETURN_IF_ERROR(core.numbers.Open());
   {
     const sync::MutexLock lock(core.catalogue.mutex());
     HAKO_RETURN_IF_ERROR(table::CompleteIndices(core));

@@ -12,12 +12,14 @@
 // its number is kept back. Numbers that are free when the table is opened are found by a scan, of which
 // each new number makes a small part.
 //
-// Threads: all functions are thread-safe. A mutex is held for a moment, while a new number is sought
-// also while up to two key blocks are read. Lock order: WriterGate, this mutex, locks of the database.
+// Threads: all functions but Open are thread-safe. A mutex is held for a moment, and not while blocks are
+// read. A thread that takes a number, and keeps it or gives it back, holds the WriterGate or the mutex of the
+// catalogue meanwhile, so RetireAll does not come between.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,13 +38,15 @@ class RowNumbers {
  public:
   explicit RowNumbers(internal::AnyDatabase& store) : store_(store) {}
 
+  // Finds the numbers of a table that is opened. Until then it is as one without rows.
+  Status Open();
   // Returns a number that no row has.
   StatusOr<RowNumber> Take();
   // Takes back numbers that were not stored: see TakenNumbers.
   void GiveBack(std::span<const RowNumber> numbers) noexcept;
   // Takes back the numbers of rows that were removed.
   void Retire(std::span<const RowNumber> numbers) noexcept;
-  // All rows were removed. REQUIRES: no writer runs (unchecked here: the caller has the gate)
+  // All rows will be removed. REQUIRES: no writer runs (unchecked here: the caller has the gate)
   void RetireAll();
 
   // No number that a query finds between Begin and End is given to another row before End. Begin returns
@@ -53,18 +57,18 @@ class RowNumbers {
  private:
   static constexpr std::size_t kFreeMax = std::size_t{1} << 16;
 
-  Status FindEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Status Scan() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<std::uint64_t> BeginScan() ABSL_LOCKS_EXCLUDED(mutex_);
+  Status Scan(std::uint64_t from) ABSL_LOCKS_EXCLUDED(mutex_);
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsUnscanned(RowNumber number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return number < scan_end_ && number >= scanned_; }
 
   internal::AnyDatabase& store_;
   sync::Mutex mutex_;
-  bool knows_end_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // above all numbers that were given
   // Numbers in [scanned_, scan_end_) are not known to be taken or free, except those of known_: they
   // were free or kept back since.
   std::uint64_t scanned_ ABSL_GUARDED_BY(mutex_) = 0, scan_end_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_scanning_ ABSL_GUARDED_BY(mutex_) = false;      // a thread reads key blocks from scanned_ on
   std::uint64_t scans_from_ ABSL_GUARDED_BY(mutex_) = 0;  // the first epoch in which the scan may go on
   std::unordered_set<RowNumber> known_ ABSL_GUARDED_BY(mutex_);
   std::vector<RowNumber> free_ ABSL_GUARDED_BY(mutex_);
