@@ -333,6 +333,7 @@ Status ChangeSet::Write(TableCore& core) {
     }
     return operation.is_set ? Action::Set(operation.value) : Action::Remove();
   };
+  core.numbers.Announce(retired_);
   const Status status = core.store->ProcessMulti(Batch<Action>{keys_, visit, first_column}, nullptr);
   if (taken != nullptr) return UniqueError(core, *taken);
   if (status.ok() && added_ != nullptr) added_->Keep();

@@ -205,7 +205,8 @@ void Index::ForEachList(std::string_view key, const RowView& row, VisitList visi
 }
 
 Status Index::CheckNumWords(std::size_t count) const {
-  if (count <= TableLimits::kEntriesOfRow) return absl::OkStatus();
+  const std::size_t num_shorter = parts_[0].kind == IndexKind::kQGram ? options_.q - 1 : 0;  // at the end of the text
+  if (count <= TableLimits::kEntriesOfRow + num_shorter) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat("column ", options_.columns[0].column, " has more than ", TableLimits::kEntriesOfRow,
                                             " different words or q-grams, the limit of index ", name()));
 }

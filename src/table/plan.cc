@@ -289,7 +289,8 @@ std::optional<Access> Planner::OfTexts(Nodes conjuncts, std::span<const Index* c
     all = Intersection(all, *set);
   }
   if (!all.is_complement && all.numbers.empty()) access.exact = AllBits(conjuncts);  // no row meets the condition
-  if (all.is_complement && (!wanted_.counts || !is_whole || access.exact != AllBits(conjuncts))) return std::nullopt;
+  if (all.is_complement && (!wanted_.counts || !is_whole || conjuncts.size() > 64 || access.exact != AllBits(conjuncts)))
+    return std::nullopt;
   access.indices = search.used();
   access.count = all.numbers.size();
   access.set = std::make_shared<const RowSet>(std::move(all));
@@ -298,13 +299,15 @@ std::optional<Access> Planner::OfTexts(Nodes conjuncts, std::span<const Index* c
 
 // Sorting the keys of the set takes the time of a few rows for each; reading rows in their order, until
 // the wanted ones of the set were found, needs no memory.
-void Planner::InKeyOrder(const Access& ordered, Access* set) {
+void Planner::InKeyOrder(Nodes conjuncts, const Access& ordered, Access* set) {
   static constexpr double kRowsOfKey = 0.5;  // rows that are read in the time in which a key of the set is found and sorted
-  static constexpr std::uint64_t kBytesOfKey = 128;
+  static constexpr std::uint64_t kBytesOfKey = TableLimits::kKeySize + 128;  // at most
   if (set->set->is_complement || ordered.kind != Access::Kind::kRange || ordered.range.index != nullptr) return;
   const auto size = static_cast<double>(set->set->numbers.size()), num_rows = static_cast<double>(NumRows());
   const double wanted = wanted_.rows ? static_cast<double>(*wanted_.rows) : size;
-  if (wanted * num_rows > size * size * kRowsOfKey && set->set->numbers.size() < core_.sort_bytes / kBytesOfKey) return;
+  // Keys of rows that do not meet the whole condition are sorted, too, until there are enough others.
+  const double num_sorted = set->exact == AllBits(conjuncts) ? std::min(wanted, size) : size;
+  if (wanted * num_rows > size * size * kRowsOfKey && num_sorted < static_cast<double>(core_.sort_bytes / kBytesOfKey)) return;
   set->in_key_order = set->is_sorted = true;
   set->range = ordered.range;
 }
@@ -370,7 +373,7 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
   }
   if (texts && (candidates.empty() || !Race(candidates, std::min(*texts, NumRows() / kScanPart + 64)))) {
     std::optional<Access> access = OfTexts(conjuncts, text_indices, is_whole);
-    if (access && is_whole && wanted_.order_column == ColumnId::kKey) InKeyOrder(*ordered, &*access);
+    if (access && is_whole && wanted_.order_column == ColumnId::kKey) InKeyOrder(conjuncts, *ordered, &*access);
     if (access || !status_.ok()) return access;
   }
   if (candidates.size() == 1 && candidates[0].is_sorted) return std::move(candidates[0]);

@@ -89,10 +89,21 @@ StatusOr<std::uint64_t> Query::Count() const HAKO_TRY {
     return within_limit(count);
   }
   if (run.plan().is_exact && access.kind == table::Access::Kind::kNumbers && !after_key_) {
-    count = access.set->numbers.size();
-    if (!access.set->is_complement) return within_limit(count);
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t num_rows, core_->CountRows());
-    return within_limit(num_rows - std::min(num_rows, count));
+    if (!access.set->is_complement) return within_limit(access.set->numbers.size());
+    // All rows but those of the set: both are counted at one moment.
+    HAKO_RETURN_IF_ERROR(core_->CountRows().status());
+    return core_->gate.RunExclusive([&]() -> StatusOr<std::uint64_t> {
+      QueryRun again(all);
+      HAKO_RETURN_IF_ERROR(again.Prepare(std::vector<std::string>(), false, true));
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t num_rows, core_->CountRows());
+      const table::Access& same = again.plan().access;
+      if (again.plan().is_exact && same.kind == table::Access::Kind::kNumbers) {
+        const std::uint64_t num_found = same.set->numbers.size();
+        return within_limit(same.set->is_complement ? num_rows - std::min(num_rows, num_found) : num_found);
+      }
+      HAKO_RETURN_IF_ERROR(again.Each([&](std::string_view, const RowView&) { return ++count, true; }));
+      return within_limit(count);
+    });
   }
   HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view, const RowView&) {
     ++count;

@@ -43,10 +43,14 @@ Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns,
   }
   HAKO_RETURN_IF_ERROR(SetOrder());
   SetColumns(columns);
-  const IndexList& indices = core_.catalogue.indices();
-  if (std::ranges::any_of(indices, &Index::is_text)) numbers_in_use_.emplace(core_.numbers);
+  const auto has_texts = [this] { return std::ranges::any_of(core_.catalogue.indices(), &Index::is_text); };
+  if (has_texts()) numbers_in_use_.emplace(core_.numbers);
   for (;;) {
     HAKO_RETURN_IF_ERROR(Planner(core_, wanted_).Make(&plan_));
+    if (!numbers_in_use_ && has_texts()) {  // the first text index has just become ready
+      numbers_in_use_.emplace(core_.numbers);
+      continue;
+    }
     if (HoldIndices(plan_.access)) break;
     ReleaseIndices();  // an index is being dropped
   }

@@ -104,15 +104,20 @@ void RowNumbers::GiveBack(std::span<const RowNumber> numbers) noexcept {
   HAKO_CATCH_NO_MEMORY()  // the numbers are not given again before the next Open
 }
 
+void RowNumbers::Announce(std::span<const RowNumber> numbers) {
+  if (numbers.empty()) return;
+  const sync::MutexLock lock(mutex_);
+  for (const RowNumber number : numbers) {
+    if (IsUnscanned(number)) known_.insert(number);
+  }
+}
+
 void RowNumbers::Retire(std::span<const RowNumber> numbers) noexcept {
   if (numbers.empty()) return;
   const sync::MutexLock lock(mutex_);
   HAKO_TRY {
     auto& retired = retired_[epoch_ % 2];
-    for (const RowNumber number : numbers) {
-      if (IsUnscanned(number)) known_.insert(number);
-      retired.push_back(number);
-    }
+    retired.insert(retired.end(), numbers.begin(), numbers.end());
     free_.reserve(std::min(kFreeMax, free_.size() + retired_[0].size() + retired_[1].size()));
   }
   HAKO_CATCH_NO_MEMORY()

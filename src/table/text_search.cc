@@ -141,6 +141,14 @@ std::uint64_t TextSearch::SizeAbout(const std::string& list, bool is_prefix) {
 }
 
 std::optional<TextSearch::Size> TextSearch::SizeOf(const Node& node) {
+  const auto found = sizes_.find(&node);
+  if (found != sizes_.end()) return found->second;
+  const std::optional<Size> size = ComputeSize(node);
+  sizes_.emplace(&node, size);
+  return size;
+}
+
+std::optional<TextSearch::Size> TextSearch::ComputeSize(const Node& node) {
   switch (node.op) {
     case Op::kAnd: {
       std::optional<Size> all;
@@ -177,37 +185,63 @@ std::optional<TextSearch::Size> TextSearch::SizeOf(const Node& node) {
   return Size{lists->is_union ? std::min(sum, kAll) : least, sum};
 }
 
+// A block that a writer splits meanwhile may appear in a leaf that the cursor has left. Then the next block
+// does not begin where the last one ended, and the cursor goes back to the part between.
 Status TextSearch::Read(const std::string& list, bool is_prefix, const RowSet* among, std::vector<RowNumber>* out) {
   static constexpr std::uint64_t kNumbersOfSeek = 256;
+  static constexpr int kReturnsMax = 1000;  // no writer splits a block as often between two moves
   const Numbers* const wanted = among == nullptr || among->is_complement || is_prefix ? nullptr : &among->numbers;
   const bool seeks = wanted != nullptr && wanted->size() < SizeAbout(list, false) / kNumbersOfSeek;
-  std::size_t next = 0;  // of the wanted numbers
-  std::string target = list;
+  if (seeks && wanted->empty()) return absl::OkStatus();
+  std::string present = list, target;                // the list that is being read
+  std::uint64_t next = seeks ? wanted->front() : 0;  // the least number of the list that is still looked for
+  std::size_t next_wanted = 0;
+  int num_returns = 0;
+  bool has_sought = false;  // the block of `next`
   PooledCursor cursor(core_);
   const auto seek = [&] {
-    target.resize(list.size());
-    AppendBlock((*wanted)[next] + 1, &target);
+    target = present;
+    AppendBlock(static_cast<std::uint32_t>(next + 1), &target);
     cursor->JumpBriefly(target);
   };
-  if (seeks && wanted->empty()) return absl::OkStatus();
   seeks ? seek() : cursor->Jump(FirstBlock(list));
-  while (cursor->Valid() && cursor->key().starts_with(list)) {
+  for (;;) {
+    HAKO_RETURN_IF_ERROR(cursor->status());
     if (effort_ != nullptr && !effort_->Take()) return effort_->error();
-    const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
-    if (!key) return absl::DataLossError("the key of a posting list is damaged");
-    if (!is_prefix && key->list != list) break;
-    if (!DecodePostings(cursor->value(), key->end, out)) return absl::DataLossError("a block of a posting list is damaged");
-    if (seeks) {
-      while (next < wanted->size() && (*wanted)[next] < key->end) ++next;
-      if (next == wanted->size()) break;
-      seek();
-    } else if (!is_prefix && key->end == PostingBlock::kNoEnd) {
-      break;
-    } else {
-      cursor->Next();
+    const bool is_inside = cursor->Valid() && cursor->key().starts_with(list);
+    const std::optional<BlockKey> key = is_inside ? ParseBlockKey(cursor->key()) : std::nullopt;
+    if (is_inside && !key) return absl::DataLossError("the key of a posting list is damaged");
+    if (is_prefix && key && next == 0) present = key->list;
+    const bool is_same = key && key->list == present;
+    if (!is_same && next == 0) return absl::OkStatus();  // behind the last list
+    const std::optional<PostingBlock> head = is_same ? DecodePostingHead(cursor->value()) : std::nullopt;
+    if (is_same && !head) return absl::DataLossError("a block of a posting list is damaged");
+    if (!is_same && (has_sought || seeks)) {  // the rest of the list was removed
+      if (!is_prefix) return absl::OkStatus();
+      next = 0;
+      has_sought = false;
+      continue;
     }
+    if (!is_same || head->begin > next) {
+      if (++num_returns > kReturnsMax) return absl::DataLossError("a posting list lacks a block");
+      seek();
+      has_sought = true;
+      continue;
+    }
+    has_sought = false;
+    if (!DecodePostings(cursor->value(), key->end, out)) return absl::DataLossError("a block of a posting list is damaged");
+    const bool is_last = key->end == PostingBlock::kNoEnd;
+    if (seeks) {
+      while (next_wanted < wanted->size() && (*wanted)[next_wanted] < key->end) ++next_wanted;
+      if (next_wanted == wanted->size()) return absl::OkStatus();
+      next = (*wanted)[next_wanted];
+      seek();
+      continue;
+    }
+    if (is_last && !is_prefix) return absl::OkStatus();
+    next = is_last ? 0 : key->end;
+    cursor->Next();
   }
-  return cursor->status();
 }
 
 StatusOr<RowSet> TextSearch::FindInLists(const Lists& lists, const RowSet* among) {

@@ -106,7 +106,7 @@ class Planner {
   // Returns the set of rows that they give; nullopt if it is a complement that the query cannot use.
   std::optional<Access> OfTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole);
   // Has the rows of the set found in the order of their keys, if that is faster than sorting them.
-  void InKeyOrder(const Access& ordered, Access* set);
+  void InKeyOrder(Nodes conjuncts, const Access& ordered, Access* set);
   bool IsUsable(const Index& index, Nodes conjuncts);
   bool IsOrder(const Index& index, std::size_t num_equal) const;
   void AddText(const Node& node, std::string* text) const;

@@ -44,7 +44,11 @@ class RowNumbers {
   StatusOr<RowNumber> Take();
   // Takes back numbers that were not stored: see TakenNumbers.
   void GiveBack(std::span<const RowNumber> numbers) noexcept;
-  // Takes back the numbers of rows that were removed.
+  // Announces the numbers of rows that a step is about to remove, so that the scan does not find them free
+  // before Retire takes them back. Nothing more is needed if the step fails.
+  void Announce(std::span<const RowNumber> numbers);
+  // Takes back the numbers of rows that were removed. REQUIRES: they were announced (unchecked: once the scan
+  // has passed them nothing is known of them)
   void Retire(std::span<const RowNumber> numbers) noexcept;
   // All rows will be removed. REQUIRES: no writer runs (unchecked here: the caller has the gate)
   void RetireAll();

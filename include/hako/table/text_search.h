@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "hako/base/status.h"
@@ -44,7 +45,7 @@ class TextSearch {
     std::uint64_t rows, numbers;
   };
   // Returns nullopt if there is no set, because the indices do not serve the condition.
-  std::optional<Size> SizeOf(const Node& node);
+  std::optional<Size> SizeOf(const Node& node);  // computed once for each node
   // Returns the set. If `among` is not nullptr, the set may lack rows that are not in it.
   // REQUIRES: SizeOf returns a size (checked here)
   StatusOr<RowSet> Find(const Node& node, const RowSet* among = nullptr);
@@ -66,6 +67,7 @@ class TextSearch {
  private:
   static constexpr std::uint64_t kNumbersOfRow = 100;  // numbers of a list that are read in the time of a row
 
+  std::optional<Size> ComputeSize(const Node& node);
   std::optional<Lists> GramsOf(const Node& node, const Index& index) const;
   std::uint64_t SizeAbout(const std::string& list, bool is_prefix);
   // Adds the numbers of a list or, with `is_prefix`, of all lists that begin with it, to `out`, as they come.
@@ -75,6 +77,7 @@ class TextSearch {
   TableCore& core_;
   const std::span<const Index* const> indices_;
   QueryEffort* const effort_;
+  std::unordered_map<const Node*, std::optional<Size>> sizes_;
   std::vector<const Index*> used_;
 };
 
