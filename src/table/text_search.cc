@@ -1,6 +1,7 @@
 #include "hako/table/text_search.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -51,7 +52,8 @@ RowSet Complement(RowSet set) {
 RowSet Union(RowSet a, RowSet b) { return Complement(Intersection(Complement(std::move(a)), Complement(std::move(b)))); }
 
 void SortUnique(Numbers* numbers) {
-  if (!std::is_sorted(numbers->begin(), numbers->end())) std::sort(numbers->begin(), numbers->end());
+  if (std::adjacent_find(numbers->begin(), numbers->end(), std::greater_equal<>()) == numbers->end()) return;
+  std::sort(numbers->begin(), numbers->end());
   numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
 }
 
