@@ -16,14 +16,14 @@ import subprocess
 import sys
 
 ENGINES = ["hako", "sqlite", "xapian", "tokyo"]
-BATCHES = {"documents": 100}  # rows in one step; 1,000 of the others
+BATCHES = {"documents": 100}  # rows in one step; 8,000 of the others
 QUERIES = ["rare_word", "frequent_word", "two_words", "phrase", "not_word", "rare_substring", "frequent_substring", "two_characters"]
 IN_ORDER = {"hako", "sqlite", "xapian"}  # their first rows are the same
 
 
 def run(args, engine, corpus, lines):
     """The lines of one run by (phase, kind)."""
-    batch = args.batch or BATCHES.get(corpus, 1000)
+    batch = args.batch or BATCHES.get(corpus, 8000)
     command = [args.bin / f"texts_{engine}", f"--corpus={args.corpora / corpus}", f"--dir={args.dir}", f"--batch={batch}",
                f"--singles={args.singles}", f"--seconds={args.seconds}", f"--budget={args.budget}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)

@@ -58,7 +58,8 @@ void NoteMixedColumns(const TableTransfer& options, TableDBM& table, const std::
 }  // namespace
 
 int ImportRows(TableTransfer options) {
-  constexpr std::size_t kRowsAtOnce = 1000, kPiece = 256 << 10;
+  // Text indices write each block of a word once a step.
+  constexpr std::size_t kRowsAtOnce = 8000, kBytesAtOnce = 2 << 20, kPiece = 256 << 10;
   const std::optional<bool> is_csv = IsCsv(options);
   if (!is_csv) return FailUsage("import", UnknownFormat(options));
   if (IsSameFile(options.database.path(), options.text)) return FailUsage("import", "the table and the text are the same file");
@@ -73,6 +74,7 @@ int ImportRows(TableTransfer options) {
   const Interrupt interrupt;
   const int code = WithTable(options.database, [&](TableDBM& table) -> int {
     TableBatch batch;
+    std::size_t batch_bytes = 0;
     const std::uint64_t before = table.Count().value_or(0);
     std::uint64_t num_rows = 0, first_line = 0, last_line = 0;
     std::map<std::string, FieldCounts> fields;
@@ -83,12 +85,14 @@ int ImportRows(TableTransfer options) {
       if (!stored.ok()) return Status(stored.code(), absl::StrCat("lines ", first_line, " to ", last_line, ": ", stored.message()));
       num_rows += batch.size();
       batch.Clear();
+      batch_bytes = 0;
       return absl::OkStatus();
     };
     TableReader reader(*is_csv, options.key_name, [&](const TextRow& row) -> Status {
       std::vector<Cell> cells;
       for (const auto& [name, value] : row.cells) {
         cells.push_back({name, value.get()});
+        if (value.get().kind() == Value::Kind::kBytes) batch_bytes += value.get().bytes().size();
         if (!*is_csv) continue;
         FieldCounts& counts = fields[name];
         if (table::StoredOf(value.get()).kind() != Value::Kind::kBytes) {
@@ -101,7 +105,7 @@ int ImportRows(TableTransfer options) {
       if (batch.size() == 0) first_line = row.line;
       last_line = row.line;
       batch.Put(row.key, cells);
-      return batch.size() < kRowsAtOnce ? absl::OkStatus() : write();
+      return batch.size() < kRowsAtOnce && batch_bytes < kBytesAtOnce ? absl::OkStatus() : write();
     });
     std::string piece(kPiece, '\0');
     Status status;
