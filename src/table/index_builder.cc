@@ -18,7 +18,7 @@
 namespace hako::table {
 namespace {
 
-// A step has at most so many rows, and so many bytes of rows with words or q-grams.
+// The most rows of a step and, for words or q-grams, the most bytes of rows.
 constexpr std::size_t kRowsAtOnce = 256, kTextRowsAtOnce = 8192, kTextBytesAtOnce = 1 << 20;
 
 std::string Printable(std::string_view key) {
@@ -435,8 +435,7 @@ class Verifier {
   Status CheckKeyBlocks() {
     PooledCursor cursor(core_);
     for (cursor->Jump({&kNumberSpace, 1}); cursor->Valid() && cursor->key()[0] == kNumberSpace; cursor->Next()) {
-      if (cursor->key().size() != kKeyBlockKeySize || !key_block_.Decode(cursor->value()))
-        return absl::DataLossError("a block of the keys of rows by number is damaged");
+      if (cursor->key().size() != kKeyBlockKeySize || !key_block_.Decode(cursor->value())) return DamagedKeyBlockError();
       for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) num_numbers_ -= key_block_.has(slot) ? 1u : 0u;
     }
     HAKO_RETURN_IF_ERROR(cursor->status());

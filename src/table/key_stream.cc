@@ -90,7 +90,7 @@ bool NumberStream::Next() {
       const bool is_there = read.ok();
       if (!is_there && !absl::IsNotFound(read)) status_ = read;
       block_.Clear();
-      if (is_there && !block_.Decode(bytes_)) status_ = absl::DataLossError("a block of the keys of rows by number is damaged");
+      if (is_there && !block_.Decode(bytes_)) status_ = DamagedKeyBlockError();
       if (!status_.ok()) return false;
     }
     if (!block_.has(number % kKeysOfBlock)) continue;  // the row was removed meanwhile

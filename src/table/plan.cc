@@ -258,8 +258,7 @@ void Planner::AddIndexAccess(const Index& index, Nodes conjuncts, std::vector<Ac
   if (num_equal > 0 || bounds.is_given) candidates->push_back(std::move(access));
 }
 
-std::optional<std::uint64_t> Planner::RowsInTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole) {
-  TextSearch search(core_, indices, wanted_.effort);
+std::optional<std::uint64_t> Planner::RowsInTexts(Nodes conjuncts, TextSearch& search, bool is_whole) {
   std::optional<std::uint64_t> least;
   for (const NodeRef& node : conjuncts) {
     const auto size = search.SizeOf(*node);
@@ -268,8 +267,7 @@ std::optional<std::uint64_t> Planner::RowsInTexts(Nodes conjuncts, std::span<con
   return least;
 }
 
-std::optional<Access> Planner::OfTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole) {
-  TextSearch search(core_, indices, wanted_.effort);
+std::optional<Access> Planner::OfTexts(Nodes conjuncts, TextSearch& search, bool is_whole) {
   std::vector<std::pair<TextSearch::Size, const Node*>> by_size;
   for (const NodeRef& node : conjuncts) {
     if (const auto size = search.SizeOf(*node)) by_size.emplace_back(*size, node.get());
@@ -360,7 +358,8 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
     }
   }
   // The order of the keys needs no other plan than that of a set of texts (InKeyOrder).
-  const auto texts = text_indices.empty() ? std::optional<std::uint64_t>() : RowsInTexts(conjuncts, text_indices, is_whole);
+  TextSearch search(core_, text_indices, wanted_.effort);
+  const auto texts = text_indices.empty() ? std::optional<std::uint64_t>() : RowsInTexts(conjuncts, search, is_whole);
   const bool takes_order = is_whole && ordered && wanted_.rows;
   if (takes_order && !(texts && wanted_.order_column == ColumnId::kKey)) {
     const std::uint64_t budget = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(*wanted_.rows) * static_cast<double>(NumRows())));
@@ -372,7 +371,7 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
     if ((!texts || *texts > budget) && (others.empty() || !Race(others, budget))) return ordered;
   }
   if (texts && (candidates.empty() || !Race(candidates, std::min(*texts, NumRows() / kScanPart + 64)))) {
-    std::optional<Access> access = OfTexts(conjuncts, text_indices, is_whole);
+    std::optional<Access> access = OfTexts(conjuncts, search, is_whole);
     if (access && is_whole && wanted_.order_column == ColumnId::kKey) InKeyOrder(conjuncts, *ordered, &*access);
     if (access || !status_.ok()) return access;
   }

@@ -15,8 +15,6 @@ namespace {
 // Whether the only block of a list has no number.
 bool IsEmptyList(std::string_view block, std::uint64_t end) { return block == std::string_view("\0", 1) && end == PostingBlock::kNoEnd; }
 
-Status DamagedBlockError() { return absl::DataLossError("a block of a posting list is damaged"); }
-
 }  // namespace
 
 void PostingWriter::Clear() {
@@ -152,7 +150,7 @@ Status PostingWriter::PlanLists(TableCore& core, std::span<const std::uint32_t> 
 Status PostingWriter::PlanList(TableCore& core, std::string_view list, std::optional<std::string_view> last, std::size_t first,
                                std::size_t behind) {
   const std::optional<PostingBlock> block = last ? DecodePostingHead(*last) : PostingBlock();
-  if (!block) return DamagedBlockError();
+  if (!block) return DamagedPostingsError();
   if (changes_[first].number < block->begin) {
     PooledCursor cursor(core);
     while (first < behind && changes_[first].number < block->begin) {
@@ -217,7 +215,7 @@ Status PostingWriter::PlanBlock(std::string_view list, std::uint64_t end, std::o
   }
   numbers_.clear();
   const std::optional<PostingBlock> block = before ? DecodePostings(*before, end, &numbers_) : PostingBlock();
-  if (!block) return DamagedBlockError();
+  if (!block) return DamagedPostingsError();
   if (changes.front().number < block->begin) return MismatchError();
   // The builder of an index may add a number that is to be removed between this reading and the step.
   const bool only_adds = std::ranges::all_of(changes, &NumberChange::adds);

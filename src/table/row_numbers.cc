@@ -8,11 +8,6 @@
 #include "hako/table/index_key.h"
 
 namespace hako::table {
-namespace {
-
-Status DamagedKeyBlockError() { return absl::DataLossError("a block of the keys of rows by number is damaged"); }
-
-}  // namespace
 
 Status RowNumbers::Open() {
   const auto cursor = store_.MakeCursor();

@@ -217,7 +217,7 @@ Status TextSearch::Read(const std::string& list, bool is_prefix, const RowSet* a
     const bool is_same = key && key->list == present;
     if (!is_same && next == 0) return absl::OkStatus();  // behind the last list
     const std::optional<PostingBlock> head = is_same ? DecodePostingHead(cursor->value()) : std::nullopt;
-    if (is_same && !head) return absl::DataLossError("a block of a posting list is damaged");
+    if (is_same && !head) return DamagedPostingsError();
     if (!is_same && (has_sought || seeks)) {  // the rest of the list was removed
       if (!is_prefix) return absl::OkStatus();
       next = 0;
@@ -231,7 +231,7 @@ Status TextSearch::Read(const std::string& list, bool is_prefix, const RowSet* a
       continue;
     }
     has_sought = false;
-    if (!DecodePostings(cursor->value(), key->end, out)) return absl::DataLossError("a block of a posting list is damaged");
+    if (!DecodePostings(cursor->value(), key->end, out)) return DamagedPostingsError();
     const bool is_last = key->end == PostingBlock::kNoEnd;
     if (seeks) {
       while (next_wanted < wanted->size() && (*wanted)[next_wanted] < key->end) ++next_wanted;

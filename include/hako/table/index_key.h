@@ -94,7 +94,7 @@ inline std::uint32_t BigEndian32At(std::string_view key) {
   return number;
 }
 
-// A list is what the keys of its blocks begin with: the prefix of the index and the word.
+// A list is the common beginning of the keys of its blocks: the prefix of the index and the word.
 inline constexpr char kBlockMark = 0, kLastBlockMark = 1;
 inline void AppendLastBlock(std::string* list) { list->push_back(kLastBlockMark); }
 inline void AppendBlock(std::uint32_t end, std::string* list) {

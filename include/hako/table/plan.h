@@ -102,9 +102,9 @@ class Planner {
   void AddKeyAccess(Nodes conjuncts, std::vector<Access>* candidates);
   void AddIndexAccess(const Index& index, Nodes conjuncts, std::vector<Access>* candidates, std::optional<Access>* ordered);
   // Returns about how many rows text indices give; nullopt if they serve no conjunct.
-  std::optional<std::uint64_t> RowsInTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole);
+  std::optional<std::uint64_t> RowsInTexts(Nodes conjuncts, TextSearch& search, bool is_whole);
   // Returns the set of rows that they give; nullopt if it is a complement that the query cannot use.
-  std::optional<Access> OfTexts(Nodes conjuncts, std::span<const Index* const> indices, bool is_whole);
+  std::optional<Access> OfTexts(Nodes conjuncts, TextSearch& search, bool is_whole);
   // Has the rows of the set found in the order of their keys, if that is faster than sorting them.
   void InKeyOrder(Nodes conjuncts, const Access& ordered, Access* set);
   bool IsUsable(const Index& index, Nodes conjuncts);

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "hako/base/language.h"
+#include "hako/base/status.h"
 
 namespace hako::table {
 
@@ -38,6 +39,10 @@ using RowNumber = std::uint32_t;
 
 inline constexpr std::size_t kPostingBytesMax = 256;
 inline constexpr unsigned kKeysOfBlock = 32;
+
+// The errors of those who read damaged blocks.
+inline Status DamagedPostingsError() { return absl::DataLossError("a block of a posting list is damaged"); }
+inline Status DamagedKeyBlockError() { return absl::DataLossError("a block of the keys of rows by number is damaged"); }
 
 struct PostingBlock {
   static constexpr std::uint64_t kNoEnd = std::uint64_t{1} << 32;
