@@ -222,7 +222,7 @@ Status ChangeSet::AddPostings(TableCore& core, TakenNumbers& taken, State& state
   for (const Index* const index : core.catalogue.indices()) {
     if (!index->is_text()) continue;
     if (state.has && !number) {
-      HAKO_ASSIGN_OR_RETURN(number, taken.Take());
+      HAKO_ASSIGN_OR_RETURN(number, taken.Take(state.key()));
       SetNumberOfRow(*number, &state.new_bytes);
       postings_.AddKey(*number, state.key());
     }

@@ -101,7 +101,7 @@ class Builder {
       std::optional<RowNumber> number = NumberOfRow(rows_.values[i]);
       numbered_.emplace_back();
       if (!number) {
-        HAKO_ASSIGN_OR_RETURN(number, taken.Take());
+        HAKO_ASSIGN_OR_RETURN(number, taken.Take(KeyOf(i)));
         numbered_.back() = rows_.values[i];
         SetNumberOfRow(*number, &numbered_.back());
         postings_.AddKey(*number, KeyOf(i));

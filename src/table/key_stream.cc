@@ -77,27 +77,124 @@ bool RangeStream::Show() {
   return true;
 }
 
+StatusOr<std::optional<std::string_view>> NumberKeys::KeyOf(RowNumber number) {
+  const unsigned slot = number % kKeysOfBlock;
+  const bool is_other = number / kKeysOfBlock != number_of_block_;
+  if (is_other) {
+    number_of_block_ = ~std::uint64_t{0};
+    const Status read = core_.store->FetchTo(KeyBlockKey(number / kKeysOfBlock), &bytes_);
+    if (!read.ok() && !absl::IsNotFound(read)) return read;
+    if (!read.ok()) bytes_.clear();
+    number_of_block_ = number / kKeysOfBlock;
+  }
+  if ((is_other || slot < slot_) && !reader_.Begin(bytes_)) return DamagedKeyBlockError();
+  slot_ = slot;
+  if (!reader_.has(slot)) return std::nullopt;
+  if (!reader_.MoveTo(slot)) return DamagedKeyBlockError();
+  return reader_.key();
+}
+
 bool NumberStream::Next() {
   while (at_ < set_->numbers.size()) {
-    const RowNumber number = set_->numbers[at_++];
     if (effort_ != nullptr && !effort_->Take()) {
       status_ = effort_->error();
       return false;
     }
-    if (number / kKeysOfBlock != number_of_block_) {
-      number_of_block_ = number / kKeysOfBlock;
-      const Status read = core_.store->FetchTo(KeyBlockKey(number / kKeysOfBlock), &bytes_);
-      const bool is_there = read.ok();
-      if (!is_there && !absl::IsNotFound(read)) status_ = read;
-      block_.Clear();
-      if (is_there && !block_.Decode(bytes_)) status_ = DamagedKeyBlockError();
-      if (!status_.ok()) return false;
-    }
-    if (!block_.has(number % kKeysOfBlock)) continue;  // the row was removed meanwhile
-    key_ = block_.key(number % kKeysOfBlock);
+    const StatusOr<std::optional<std::string_view>> key = keys_.KeyOf(set_->numbers[at_++]);
+    status_ = key.status();
+    if (!status_.ok()) return false;
+    if (!key->has_value()) continue;  // the row was removed meanwhile
+    key_ = **key;
     return true;
   }
   return false;
+}
+
+ZoneStream::ZoneStream(TableCore& core, const RecordRange& range, const Source& source, bool is_reversed, QueryEffort* effort)
+    : core_(core),
+      range_(range),
+      source_(source),
+      is_reversed_(is_reversed),
+      effort_(effort),
+      number_keys_(core),
+      from_(std::string_view(range.from).substr(1)),
+      to_(range.to[0] == kRowSpace ? std::string_view(range.to).substr(1) : std::string_view()),
+      seen_(is_reversed),
+      num_zones_(static_cast<double>(core.numbers.NumZones())) {
+  static constexpr double kMargin = 1.5, kZonesMin = 8;
+  zones_at_once_ = static_cast<std::size_t>(kZonesMin + kMargin * static_cast<double>(source.wanted) * num_zones_ /
+                                                            static_cast<double>(source.num_rows + 1));
+  core_.numbers.SeeNextZones(seen_, 1, from_, to_, &zones_);
+}
+
+bool ZoneStream::Next() {
+  while (!rest_) {
+    while (!found_.empty()) {
+      if (num_looked_up_ < zones_.size() && !IsShownBefore(found_.front(), zones_[num_looked_up_].bound)) break;
+      std::pop_heap(found_.begin(), found_.end(), [this](const auto& a, const auto& b) { return IsShownBefore(b, a); });
+      std::string key = std::move(found_.back());
+      found_.pop_back();
+      found_bytes_ -= key.size() + sizeof(std::string);
+      if (has_shown_ && !IsShownBefore(shown_, key)) continue;  // the row was put again, with another number
+      shown_ = std::move(key);
+      has_shown_ = true;
+      key_ = shown_;
+      return true;
+    }
+    if (num_looked_up_ == zones_.size()) return false;
+    if (num_looked_up_ == num_read_) status_ = FindMore();
+    if (status_.ok()) status_ = LookUp(zones_[num_looked_up_++]);
+    if (!status_.ok()) return false;
+    if (found_bytes_ <= core_.sort_bytes) continue;
+    found_ = {};
+    rest_range_ = range_;
+    if (has_shown_ && is_reversed_) rest_range_->to = RowKey(shown_);
+    if (has_shown_ && !is_reversed_) rest_range_->from = RowKey(shown_).append(1, '\0');
+    rest_.emplace(core_, *rest_range_, is_reversed_, effort_);
+  }
+  if (!rest_->Next()) return false;
+  key_ = rest_->key();
+  return true;
+}
+
+// Finds the rows of the next zones, and of twice as many the next time. Zones whose numbers follow each other
+// are read together. One zone more is seen, whose bound tells which keys can be shown.
+Status ZoneStream::FindMore() {
+  zones_.erase(zones_.begin(), zones_.begin() + static_cast<std::ptrdiff_t>(num_looked_up_));
+  num_looked_up_ = 0;
+  core_.numbers.SeeNextZones(seen_, zones_at_once_, from_, to_, &zones_);
+  num_read_ = std::min(zones_.size(), zones_at_once_);
+  zones_at_once_ *= 2;
+  std::vector<std::uint64_t> indices;
+  for (std::size_t i = 0; i < num_read_; ++i) indices.push_back(zones_[i].index);
+  std::sort(indices.begin(), indices.end());
+  numbers_.clear();
+  for (std::size_t i = 0, next; i < indices.size(); i = next) {
+    for (next = i + 1; next < indices.size() && indices[next] - indices[i] == next - i; ++next) {
+    }
+    const std::uint64_t begin = indices[i] * RowZones::kNumbersOfZone;
+    const std::uint64_t end = std::min((indices[next - 1] + 1) * RowZones::kNumbersOfZone, PostingBlock::kNoEnd);
+    source_.search->SetWindow(begin, end, static_cast<double>(next - i) / std::max(num_zones_, 1.0));
+    std::uint64_t exact = 0;
+    HAKO_ASSIGN_OR_RETURN(const RowSet set, source_.search->FindAll(source_.nodes, &exact));
+    HAKO_DCHECK(!set.is_complement);
+    numbers_.insert(numbers_.end(), set.numbers.begin(), set.numbers.end());
+  }
+  return absl::OkStatus();
+}
+
+Status ZoneStream::LookUp(const RowZones::Zone& zone) {
+  const std::uint64_t begin = std::uint64_t{zone.index} * RowZones::kNumbersOfZone;
+  for (auto at = std::lower_bound(numbers_.begin(), numbers_.end(), begin); at != numbers_.end() && *at - begin < RowZones::kNumbersOfZone;
+       ++at) {
+    if (effort_ != nullptr && !effort_->Take()) return effort_->error();
+    HAKO_ASSIGN_OR_RETURN(const std::optional<std::string_view> key, number_keys_.KeyOf(*at));
+    if (!key || *key < from_ || (!to_.empty() && *key >= to_)) continue;
+    found_bytes_ += key->size() + sizeof(std::string);
+    found_.emplace_back(*key);
+    std::push_heap(found_.begin(), found_.end(), [this](const auto& a, const auto& b) { return IsShownBefore(b, a); });
+  }
+  return absl::OkStatus();
 }
 
 bool SetStream::Next() {

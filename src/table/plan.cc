@@ -267,31 +267,51 @@ std::optional<std::uint64_t> Planner::RowsInTexts(Nodes conjuncts, TextSearch& s
   return least;
 }
 
-std::optional<Access> Planner::OfTexts(Nodes conjuncts, TextSearch& search, bool is_whole) {
-  std::vector<std::pair<TextSearch::Size, const Node*>> by_size;
+std::vector<const Node*> Planner::NodesOf(Nodes conjuncts, TextSearch& search) {
+  std::vector<const Node*> nodes;
   for (const NodeRef& node : conjuncts) {
-    if (const auto size = search.SizeOf(*node)) by_size.emplace_back(*size, node.get());
+    if (search.SizeOf(*node)) nodes.push_back(node.get());
   }
-  std::sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) { return a.first.rows < b.first.rows; });
-  Access access{.kind = Access::Kind::kNumbers};
-  RowSet all{.numbers = {}, .is_complement = true, .is_exact = true};
-  for (const auto& [size, node] : by_size) {
-    if (!all.is_complement && !TextSearch::Pays(size.numbers, all.numbers.size())) continue;
-    const StatusOr<RowSet> set = search.Find(*node, all.is_complement ? nullptr : &all);
-    if (!set.ok()) {
-      status_ = set.status();
-      return std::nullopt;
-    }
-    if (set->is_exact) access.exact |= BitOf(conjuncts, *node);
-    AddText(*node, &access.text);
-    all = Intersection(all, *set);
-  }
-  if (!all.is_complement && all.numbers.empty()) access.exact = AllBits(conjuncts);  // no row meets the condition
-  if (all.is_complement && (!wanted_.counts || !is_whole || conjuncts.size() > 64 || access.exact != AllBits(conjuncts)))
+  return nodes;
+}
+
+std::optional<Access> Planner::OfTexts(Nodes conjuncts, TextSearch& search, bool is_whole) {
+  const std::vector<const Node*> nodes = NodesOf(conjuncts, search);
+  std::uint64_t exact = 0;
+  StatusOr<RowSet> set = search.FindAll(nodes, &exact);
+  if (!set.ok()) {
+    status_ = set.status();
     return std::nullopt;
-  access.indices = search.used();
-  access.count = all.numbers.size();
-  access.set = std::make_shared<const RowSet>(std::move(all));
+  }
+  Access access{.kind = Access::Kind::kNumbers};
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (i < 64 && (exact >> i & 1) != 0) access.exact |= BitOf(conjuncts, *nodes[i]);
+    AddText(*nodes[i], &access.text);
+  }
+  if (!set->is_complement && set->numbers.empty()) access.exact = AllBits(conjuncts);  // no row meets the condition
+  if (set->is_complement && (!wanted_.counts || !is_whole || conjuncts.size() > 64 || access.exact != AllBits(conjuncts)))
+    return std::nullopt;
+  access.indices = search.IndicesFor(nodes);
+  access.count = set->numbers.size();
+  access.set = std::make_shared<const RowSet>(*std::move(set));
+  return access;
+}
+
+std::optional<Access> Planner::OfZones(Nodes conjuncts, std::shared_ptr<TextSearch> search, std::uint64_t num_rows, const Access& ordered) {
+  static constexpr std::uint64_t kRowsOfKey = 4;  // keys of the set that are sorted in the time that a wanted row takes here, about
+  static constexpr std::uint64_t kRowsMin = 64, kRowsScanned = 128;
+  if (!wanted_.rows || wanted_.counts || ordered.kind != Access::Kind::kRange || ordered.range.index != nullptr) return std::nullopt;
+  if (num_rows < kRowsMin || num_rows / kRowsOfKey < *wanted_.rows || !core_.numbers.KnowsOrder(wanted_.is_descending)) return std::nullopt;
+  Access access{.kind = Access::Kind::kZones, .range = ordered.range};
+  access.source = {search, NodesOf(conjuncts, *search), num_rows, *wanted_.rows};
+  for (const Node* const node : access.source.nodes) {
+    if (search->SizeOf(*node)->has_prefixes) {  // many lists cost more than some rows that do not meet the condition
+      return *wanted_.rows * NumRows() / num_rows <= kRowsScanned ? std::optional(ordered) : std::nullopt;
+    }
+    AddText(*node, &access.text);
+  }
+  access.indices = search->IndicesFor(access.source.nodes);
+  access.is_sorted = access.gives_order = true;
   return access;
 }
 
@@ -358,8 +378,12 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
     }
   }
   // The order of the keys needs no other plan than that of a set of texts (InKeyOrder).
-  TextSearch search(core_, text_indices, wanted_.effort);
-  const auto texts = text_indices.empty() ? std::optional<std::uint64_t>() : RowsInTexts(conjuncts, search, is_whole);
+  std::shared_ptr<TextSearch> search;
+  std::optional<std::uint64_t> texts;
+  if (!text_indices.empty()) {
+    search = std::make_shared<TextSearch>(core_, std::move(text_indices), wanted_.effort);
+    texts = RowsInTexts(conjuncts, *search, is_whole);
+  }
   const bool takes_order = is_whole && ordered && wanted_.rows;
   if (takes_order && !(texts && wanted_.order_column == ColumnId::kKey)) {
     const std::uint64_t budget = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(*wanted_.rows) * static_cast<double>(NumRows())));
@@ -371,8 +395,12 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
     if ((!texts || *texts > budget) && (others.empty() || !Race(others, budget))) return ordered;
   }
   if (texts && (candidates.empty() || !Race(candidates, std::min(*texts, NumRows() / kScanPart + 64)))) {
-    std::optional<Access> access = OfTexts(conjuncts, search, is_whole);
-    if (access && is_whole && wanted_.order_column == ColumnId::kKey) InKeyOrder(conjuncts, *ordered, &*access);
+    const bool by_key = is_whole && wanted_.order_column == ColumnId::kKey;
+    std::optional<Access> access;
+    if (by_key) access = OfZones(conjuncts, search, *texts, *ordered);
+    if (access) return access;
+    access = OfTexts(conjuncts, *search, is_whole);
+    if (access && by_key) InKeyOrder(conjuncts, *ordered, &*access);
     if (access || !status_.ok()) return access;
   }
   if (candidates.size() == 1 && candidates[0].is_sorted) return std::move(candidates[0]);

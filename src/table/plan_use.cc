@@ -15,6 +15,8 @@ std::unique_ptr<KeyStream> MakeStream(TableCore& core, const Access& access, boo
     case Access::Kind::kNumbers:
       if (access.in_key_order) return std::make_unique<SetStream>(core, access.range, access.set, is_reversed, effort);
       return std::make_unique<NumberStream>(core, access.set, effort);
+    case Access::Kind::kZones:
+      return std::make_unique<ZoneStream>(core, access.range, access.source, is_reversed, effort);
     case Access::Kind::kIntersection: {
       std::vector<std::unique_ptr<KeyStream>> parts;
       for (const Access& part : access.parts) parts.push_back(MakeStream(core, part, false, effort));
@@ -41,8 +43,9 @@ void AppendAccess(const Access& access, const std::string& indent, std::string* 
       absl::StrAppend(out, "rows by key: ", access.text);
       break;
     case Access::Kind::kNumbers:
+    case Access::Kind::kZones:
       for (const Index* const index : access.indices) absl::StrAppend(out, index == access.indices[0] ? "index " : " and ", index->name());
-      absl::StrAppend(out, ": ", access.text);
+      absl::StrAppend(out, ": ", access.text, access.kind == Access::Kind::kZones ? ", the first rows by key" : "");
       break;
     case Access::Kind::kIntersection:
       absl::StrAppend(out, "keys in all of");

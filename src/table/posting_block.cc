@@ -160,27 +160,41 @@ bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, 
   return true;
 }
 
+bool KeyBlockReader::Begin(std::string_view bytes) {
+  next_slot_ = 0;
+  key_.clear();
+  const bool has_head = bytes.size() >= sizeof(taken_);
+  taken_ = has_head ? LoadLe<std::uint32_t>(reinterpret_cast<const std::byte*>(bytes.data())) : 0;
+  rest_ = bytes.substr(has_head ? sizeof(taken_) : bytes.size());
+  return has_head || bytes.empty();
+}
+
+bool KeyBlockReader::MoveTo(unsigned slot) {
+  HAKO_DCHECK(has(slot));
+  for (; next_slot_ <= slot; ++next_slot_) {
+    if (!has(next_slot_)) continue;
+    Reader reader(rest_);
+    std::uint64_t shared = 0, added = 0;
+    if (!reader.Read(&shared) || !reader.Read(&added) || shared > key_.size() || added > reader.left() ||
+        shared + added > TableLimits::kKeySize)
+      return false;
+    key_.resize(shared);
+    key_.append(reinterpret_cast<const char*>(reader.at), added);
+    rest_.remove_prefix(rest_.size() - reader.left() + added);
+  }
+  return true;
+}
+
 bool KeyBlock::Decode(std::string_view bytes) {
   Clear();
-  if (bytes.size() < sizeof(taken_)) return false;
-  const std::uint32_t taken = LoadLe<std::uint32_t>(reinterpret_cast<const std::byte*>(bytes.data()));
-  Reader reader(bytes.substr(sizeof(taken_)));
-  std::size_t last_begin = 0, last_size = 0;
+  KeyBlockReader reader;
+  if (bytes.empty() || !reader.Begin(bytes)) return false;
   for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) {
-    if ((taken >> slot & 1) == 0) continue;
-    std::uint64_t shared = 0, rest = 0;
-    if (!reader.Read(&shared) || !reader.Read(&rest) || shared > last_size || rest > reader.left() || shared + rest > TableLimits::kKeySize)
-      return Clear(), false;
-    begins_[slot] = static_cast<std::uint32_t>(bytes_.size());
-    sizes_[slot] = static_cast<std::uint32_t>(shared + rest);
-    bytes_.append(bytes_, last_begin, shared).append(reinterpret_cast<const char*>(reader.at), rest);
-    reader.at += rest;
-    last_begin = begins_[slot];
-    last_size = sizes_[slot];
+    if (!reader.has(slot)) continue;
+    if (!reader.MoveTo(slot)) return Clear(), false;
+    Set(slot, reader.key());
   }
-  if (reader.left() != 0) return Clear(), false;
-  taken_ = taken;
-  return true;
+  return reader.IsAtEnd() ? true : (Clear(), false);
 }
 
 std::string_view KeyBlock::key(unsigned slot) const {

@@ -133,9 +133,9 @@ void QueryRun::ReleaseIndices() {
 // If the range has the wanted order, narrows it to the part behind After. It may also leave the
 // range unchanged, because Each tests every row against After.
 void QueryRun::BeginBehind() {
-  if (!after_ || (plan_.access.kind != Access::Kind::kRange && !plan_.access.in_key_order)) return;
+  if (!after_ || (plan_.access.kind != Access::Kind::kRange && !plan_.access.IsOfRows())) return;
   RecordRange& range = plan_.access.range;
-  const bool is_rows = plan_.access.ShowsRows() && wanted_.order_column == ColumnId::kKey;
+  const bool is_rows = plan_.access.IsOfRows() && wanted_.order_column == ColumnId::kKey;
   if (!is_rows && !plan_.access.gives_order) return;
   std::string position;
   bool has_key = true;  // whether the position names one row; otherwise entries at it may be behind After

@@ -94,8 +94,8 @@ Status TableDBM::Begin(const TableOptions& options) {
   const Status counted = core.store->FetchTo(count_key, &count);
   if (!counted.ok() && !absl::IsNotFound(counted)) return counted;
   if (count.size() == 8) core.rows_at_open = static_cast<std::int64_t>(LoadBigEndian(count.data()));
-  if (!core.store->IsWritable()) return absl::OkStatus();
   HAKO_RETURN_IF_ERROR(core.numbers.Open());
+  if (!core.store->IsWritable()) return absl::OkStatus();
   {
     const sync::MutexLock lock(core.catalogue.mutex());
     HAKO_RETURN_IF_ERROR(table::CompleteIndices(core));
@@ -320,10 +320,10 @@ StatusOr<std::uint64_t> TableDBM::RemoveAll() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(core_->CountRows().status());
   std::int64_t count = 0;
   const Status removed = core_->gate.RunExclusive([&]() -> Status {
-    core_->numbers.RetireAll();
     WriteBatch batch;
     batch.RemoveRange(std::string{table::kRowSpace}, std::string{table::kNumberSpace + 1});
     HAKO_RETURN_IF_ERROR(core_->store->Write(batch));
+    core_->numbers.RetireAll();
     count = core_->rows_at_open + core_->gate.num_rows();
     core_->rows_at_open = -core_->gate.num_rows();
     return absl::OkStatus();

@@ -84,23 +84,24 @@ std::optional<TextSearch::Lists> TextSearch::GramsOf(const Node& node, const Ind
   const std::string_view given = node.values[0].get().bytes(), pattern = WithoutCutCharacters(given);
   const std::size_t size = NumCharacters(pattern);
   if (pattern.empty()) return std::nullopt;
-  Lists lists{.index = &index, .words = {}, .is_exact = node.op == Op::kContains && pattern.size() == given.size()};
+  Lists lists{.index = &index, .by_size = {}, .is_exact = node.op == Op::kContains && pattern.size() == given.size()};
   if (size <= index.options().q) {
     if (pattern.find('\0') != pattern.npos) return std::nullopt;
-    lists.words.emplace_back(pattern);
+    lists.by_size.emplace_back(0, index.List(pattern));
     lists.is_prefix = size < index.options().q;
     return lists;
   }
   lists.is_exact = false;
-  ForEachGram(pattern, index.options().q, [&lists](std::string_view gram) {
-    if (gram.find('\0') == gram.npos) lists.words.emplace_back(gram);
+  std::vector<std::string> words;
+  ForEachGram(pattern, index.options().q, [&words](std::string_view gram) {
+    if (gram.find('\0') == gram.npos) words.emplace_back(gram);
   });
-  auto& words = lists.words;
   for (std::size_t kept = 0; words.size() > kGramsMax && kept < kGramsMax; ++kept)
     words[kept] = words[kept * (words.size() - 1) / (kGramsMax - 1)];
   words.resize(std::min(words.size(), kGramsMax));
   std::sort(words.begin(), words.end());
   words.erase(std::unique(words.begin(), words.end()), words.end());
+  for (const std::string& word : words) lists.by_size.emplace_back(0, index.List(word));
   return words.empty() ? std::nullopt : std::optional(std::move(lists));
 }
 
@@ -111,12 +112,14 @@ std::optional<TextSearch::Lists> TextSearch::ListsOf(const Node& node) const {
     if (node.column != index->options().columns[0].column) continue;
     if (index->parts()[0].kind == IndexKind::kToken) {
       if (node.op < Op::kAllWords || node.op > Op::kPhrase || (node.op != Op::kAnyWord && node.words.empty())) continue;
-      Lists lists{.index = index, .words = node.words, .is_union = node.op == Op::kAnyWord, .is_exact = true};
+      Lists lists{.index = index, .by_size = {}, .is_union = node.op == Op::kAnyWord, .is_exact = true};
+      std::vector<std::string> words = node.words;
       if (node.op == Op::kPhrase) {
-        lists.is_exact = node.words.size() == 1;
-        std::sort(lists.words.begin(), lists.words.end());
-        lists.words.erase(std::unique(lists.words.begin(), lists.words.end()), lists.words.end());
+        lists.is_exact = words.size() == 1;
+        std::sort(words.begin(), words.end());
+        words.erase(std::unique(words.begin(), words.end()), words.end());
       }
+      for (const std::string& word : words) lists.by_size.emplace_back(0, index->List(word));
       best = std::move(lists);
     } else if (node.op == Op::kContains || node.op == Op::kBegins || node.op == Op::kEnds) {
       std::optional<Lists> lists = GramsOf(node, *index);
@@ -142,137 +145,190 @@ std::uint64_t TextSearch::SizeAbout(const std::string& list, bool is_prefix) {
   return key->end == PostingBlock::kNoEnd ? block->count : (cursor->CountAbout(last) + 1) * std::max<std::uint64_t>(block->count, 1);
 }
 
-std::optional<TextSearch::Size> TextSearch::SizeOf(const Node& node) {
-  const auto found = sizes_.find(&node);
-  if (found != sizes_.end()) return found->second;
-  const std::optional<Size> size = ComputeSize(node);
-  sizes_.emplace(&node, size);
-  return size;
+std::optional<TextSearch::Size> TextSearch::SizeOf(const Node& node) { return Serve(node).size; }
+
+const TextSearch::Served& TextSearch::Serve(const Node& node) {
+  const auto found = served_.find(&node);
+  if (found != served_.end()) return found->second;
+  Served served;
+  if (node.op == Op::kAnd || node.op == Op::kOr || node.op == Op::kNot) {
+    served.size = SizeOfParts(node);
+  } else if ((served.lists = ListsOf(node))) {
+    std::uint64_t sum = 0, least = kAll;
+    for (auto& [size, list] : served.lists->by_size) {
+      size = SizeAbout(list, served.lists->is_prefix);
+      sum += size;
+      least = std::min(least, size);
+    }
+    std::sort(served.lists->by_size.begin(), served.lists->by_size.end());
+    served.size = Size{served.lists->is_union ? std::min(sum, kAll) : least, sum, served.lists->is_prefix};
+  }
+  return served_.emplace(&node, std::move(served)).first->second;
 }
 
-std::optional<TextSearch::Size> TextSearch::ComputeSize(const Node& node) {
-  switch (node.op) {
-    case Op::kAnd: {
-      std::optional<Size> all;
-      for (const auto& child : node.children) {
-        const auto size = SizeOf(*child);
-        if (size) all = all ? Size{std::min(all->rows, size->rows), all->numbers + size->numbers} : *size;
-      }
-      return all;
-    }
-    case Op::kOr: {
-      Size any{};
-      for (const auto& child : node.children) {
-        const auto size = SizeOf(*child);
-        if (!size) return std::nullopt;
-        any = {std::min(kAll, any.rows + size->rows), any.numbers + size->numbers};
-      }
-      return any;
-    }
-    case Op::kNot: {
-      const auto size = SizeOf(*node.children[0]);
-      return size ? std::optional(Size{kAll, size->numbers}) : std::nullopt;
-    }
-    default:
-      break;
+std::optional<TextSearch::Size> TextSearch::SizeOfParts(const Node& node) {
+  std::optional<Size> all;
+  for (const auto& child : node.children) {
+    const std::optional<Size> size = SizeOf(*child);
+    if (!size && node.op != Op::kAnd) return std::nullopt;
+    if (!size) continue;
+    if (!all)
+      all = size;
+    else
+      *all = {node.op == Op::kAnd ? std::min(all->rows, size->rows) : std::min(kAll, all->rows + size->rows), all->numbers + size->numbers,
+              all->has_prefixes || size->has_prefixes};
   }
-  const std::optional<Lists> lists = ListsOf(node);
-  if (!lists) return std::nullopt;
-  std::uint64_t sum = 0, least = kAll;
-  for (const std::string& word : lists->words) {
-    const std::uint64_t size = SizeAbout(lists->index->List(word), lists->is_prefix);
-    sum += size;
-    least = std::min(least, size);
+  if (node.op == Op::kOr && !all) all = Size{};  // of no parts
+  if (node.op == Op::kNot) all->rows = kAll;
+  return all;
+}
+
+void TextSearch::SetWindow(std::uint64_t begin, std::uint64_t end, double part) {
+  begin_ = begin;
+  end_ = end;
+  part_ = part;
+}
+
+bool TextSearch::Pays(std::uint64_t count, std::uint64_t num_rows) const {
+  return static_cast<double>(count) * part_ < static_cast<double>(num_rows * kNumbersOfRow);
+}
+
+std::vector<const Index*> TextSearch::IndicesFor(std::span<const Node* const> nodes) {
+  std::vector<const Index*> indices;
+  const auto add = [&](const auto& again, const Node& node) -> void {
+    const Served& served = Serve(node);
+    if (served.lists && std::find(indices.begin(), indices.end(), served.lists->index) == indices.end())
+      indices.push_back(served.lists->index);
+    for (const auto& child : node.children) again(again, *child);
+  };
+  for (const Node* const node : nodes) add(add, *node);
+  return indices;
+}
+
+Status TextSearch::Read(const std::string& list, std::uint64_t size, const Numbers* wanted, Numbers* out) {
+  static constexpr std::uint64_t kNumbersOfSeek = 256;
+  const bool seeks = wanted != nullptr && static_cast<double>(wanted->size() * kNumbersOfSeek) < static_cast<double>(size) * part_;
+  if (seeks && wanted->empty()) return absl::OkStatus();
+  const std::uint64_t first = seeks ? wanted->front() : begin_;
+  PooledCursor cursor(core_);
+  std::string target = FirstBlock(list);
+  if (first == 0) {
+    cursor->Jump(target);
+  } else {
+    target.resize(list.size());
+    AppendBlock(static_cast<std::uint32_t>(first + 1), &target);
+    cursor->JumpBriefly(target);
   }
-  return Size{lists->is_union ? std::min(sum, kAll) : least, sum};
+  const std::size_t before = out->size();
+  HAKO_RETURN_IF_ERROR(ReadRest(cursor, list, first, end_, seeks ? std::span(*wanted) : std::span<const RowNumber>(), out));
+  if (!IsWindow()) return absl::OkStatus();
+  const auto added = out->begin() + static_cast<std::ptrdiff_t>(before);
+  out->erase(std::lower_bound(added, out->end(), end_), out->end());
+  out->erase(added, std::lower_bound(added, out->end(), begin_));
+  return absl::OkStatus();
+}
+
+Status TextSearch::ReadAll(const std::string& beginning, Numbers* out) {
+  PooledCursor cursor(core_);
+  std::string list = FirstBlock(beginning);
+  for (cursor->Jump(list); cursor->Valid() && cursor->key().starts_with(beginning);) {
+    const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
+    if (!key) return absl::DataLossError("the key of a posting list is damaged");
+    list = key->list;
+    HAKO_RETURN_IF_ERROR(ReadRest(cursor, list, 0, PostingBlock::kNoEnd, {}, out));
+    const std::optional<BlockKey> last = cursor->Valid() ? ParseBlockKey(cursor->key()) : std::nullopt;
+    if (last && last->list == list) cursor->Next();  // else the rest of the list was removed
+  }
+  HAKO_RETURN_IF_ERROR(cursor->status());
+  if (IsWindow()) std::erase_if(*out, [this](RowNumber number) { return number < begin_ || number >= end_; });
+  return absl::OkStatus();
 }
 
 // A block that a writer splits meanwhile may appear in a leaf that the cursor has left. Then the next block
 // does not begin where the last one ended, and the cursor goes back to the part between.
-Status TextSearch::Read(const std::string& list, bool is_prefix, const RowSet* among, std::vector<RowNumber>* out) {
-  static constexpr std::uint64_t kNumbersOfSeek = 256;
+Status TextSearch::ReadRest(PooledCursor& cursor, const std::string& list, std::uint64_t next, std::uint64_t end,
+                            std::span<const RowNumber> wanted, Numbers* out) {
   static constexpr int kReturnsMax = 1000;  // no writer splits a block as often between two moves
-  const Numbers* const wanted = among == nullptr || among->is_complement || is_prefix ? nullptr : &among->numbers;
-  const bool seeks = wanted != nullptr && wanted->size() < SizeAbout(list, false) / kNumbersOfSeek;
-  if (seeks && wanted->empty()) return absl::OkStatus();
-  std::string present = list, target;                // the list that is being read
-  std::uint64_t next = seeks ? wanted->front() : 0;  // the least number of the list that is still looked for
-  std::size_t next_wanted = 0;
-  int num_returns = 0;
-  bool has_sought = false;  // the block of `next`
-  PooledCursor cursor(core_);
+  std::string target;
+  bool has_sought = next != 0;  // the block of `next`
   const auto seek = [&] {
-    target = present;
+    target = list;
     AppendBlock(static_cast<std::uint32_t>(next + 1), &target);
     cursor->JumpBriefly(target);
+    has_sought = true;
   };
-  seeks ? seek() : cursor->Jump(FirstBlock(list));
-  for (;;) {
+  for (int num_returns = 0;;) {
     HAKO_RETURN_IF_ERROR(cursor->status());
     if (effort_ != nullptr && !effort_->Take()) return effort_->error();
     const bool is_inside = cursor->Valid() && cursor->key().starts_with(list);
     const std::optional<BlockKey> key = is_inside ? ParseBlockKey(cursor->key()) : std::nullopt;
     if (is_inside && !key) return absl::DataLossError("the key of a posting list is damaged");
-    if (is_prefix && key && next == 0) present = key->list;
-    const bool is_same = key && key->list == present;
-    if (!is_same && next == 0) return absl::OkStatus();  // behind the last list
+    const bool is_same = key && key->list == list;
+    if (!is_same && (has_sought || next == 0)) return absl::OkStatus();  // there is no list, or its rest was removed
     const std::optional<PostingBlock> head = is_same ? DecodePostingHead(cursor->value()) : std::nullopt;
     if (is_same && !head) return DamagedPostingsError();
-    if (!is_same && (has_sought || seeks)) {  // the rest of the list was removed
-      if (!is_prefix) return absl::OkStatus();
-      next = 0;
-      has_sought = false;
-      continue;
-    }
     if (!is_same || head->begin > next) {
       if (++num_returns > kReturnsMax) return absl::DataLossError("a posting list lacks a block");
       seek();
-      has_sought = true;
       continue;
     }
-    has_sought = false;
     if (!DecodePostings(cursor->value(), key->end, out)) return DamagedPostingsError();
-    const bool is_last = key->end == PostingBlock::kNoEnd;
-    if (seeks) {
-      while (next_wanted < wanted->size() && (*wanted)[next_wanted] < key->end) ++next_wanted;
-      if (next_wanted == wanted->size()) return absl::OkStatus();
-      next = (*wanted)[next_wanted];
-      seek();
-      continue;
+    next = key->end;
+    has_sought = false;
+    while (!wanted.empty() && wanted.front() < next) {
+      wanted = wanted.subspan(1);
+      if (wanted.empty()) return absl::OkStatus();
     }
-    if (is_last && !is_prefix) return absl::OkStatus();
-    next = is_last ? 0 : key->end;
-    cursor->Next();
+    if (next >= end) return absl::OkStatus();
+    if (wanted.empty()) {
+      cursor->Next();
+    } else {
+      next = wanted.front();
+      seek();
+    }
   }
 }
 
 StatusOr<RowSet> TextSearch::FindInLists(const Lists& lists, const RowSet* among) {
   RowSet set{.numbers = {}, .is_complement = false, .is_exact = lists.is_exact};
-  if (std::find(used_.begin(), used_.end(), lists.index) == used_.end()) used_.push_back(lists.index);
+  const Numbers* wanted = among == nullptr || among->is_complement ? nullptr : &among->numbers;
   if (lists.is_prefix || lists.is_union) {
-    for (const std::string& word : lists.words) HAKO_RETURN_IF_ERROR(Read(lists.index->List(word), lists.is_prefix, among, &set.numbers));
+    for (const auto& [size, list] : lists.by_size)
+      HAKO_RETURN_IF_ERROR(lists.is_prefix ? ReadAll(list, &set.numbers) : Read(list, size, wanted, &set.numbers));
     SortUnique(&set.numbers);
     return set;
   }
-  std::vector<std::pair<std::uint64_t, std::string>> by_size;
-  for (const std::string& word : lists.words) {
-    std::string list = lists.index->List(word);
-    const std::uint64_t size = lists.words.size() == 1 ? 0 : SizeAbout(list, false);
-    by_size.emplace_back(size, std::move(list));
-  }
-  std::sort(by_size.begin(), by_size.end());
-  for (std::size_t i = 0; i < by_size.size(); ++i) {
-    if (i != 0 && !set.numbers.empty() && !Pays(by_size[i].first, set.numbers.size())) {
+  for (std::size_t i = 0; i < lists.by_size.size(); ++i) {
+    const auto& [size, list] = lists.by_size[i];
+    if (i != 0 && !Pays(size, set.numbers.size())) {
       set.is_exact = false;
       break;
     }
     Numbers numbers;
-    HAKO_RETURN_IF_ERROR(Read(by_size[i].second, false, i == 0 ? among : &set, &numbers));
+    HAKO_RETURN_IF_ERROR(Read(list, size, wanted, &numbers));
     SortUnique(&numbers);
     set.numbers = i == 0 ? std::move(numbers) : InBoth(set.numbers, numbers);
     if (set.numbers.empty()) break;
+    wanted = &set.numbers;
   }
   return set;
+}
+
+StatusOr<RowSet> TextSearch::FindAll(std::span<const Node* const> nodes, std::uint64_t* exact) {
+  std::vector<std::pair<Size, std::size_t>> by_size;
+  for (std::size_t i = 0; i < nodes.size(); ++i) by_size.emplace_back(*SizeOf(*nodes[i]), i);
+  std::sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) { return a.first.rows < b.first.rows; });
+  RowSet all{.numbers = {}, .is_complement = true, .is_exact = true};
+  *exact = 0;
+  for (const auto& [size, i] : by_size) {
+    if (!all.is_complement && all.numbers.empty()) break;
+    if (!all.is_complement && !Pays(size.numbers, all.numbers.size())) continue;
+    HAKO_ASSIGN_OR_RETURN(const RowSet set, Find(*nodes[i], all.is_complement ? nullptr : &all));
+    if (set.is_exact && i < 64) *exact |= std::uint64_t{1} << i;
+    all = Intersection(all, set);
+  }
+  if (!all.is_complement && all.numbers.empty()) *exact = ~std::uint64_t{0};  // no row meets them all
+  return all;
 }
 
 StatusOr<RowSet> TextSearch::Find(const Node& node, const RowSet* among) {
@@ -307,9 +363,9 @@ StatusOr<RowSet> TextSearch::Find(const Node& node, const RowSet* among) {
       return RowSet{.numbers = {}, .is_complement = true, .is_exact = false};  // any row
     }
     default: {
-      const std::optional<Lists> lists = ListsOf(node);
-      HAKO_DCHECK(lists.has_value());
-      return FindInLists(*lists, among);
+      const Served& served = Serve(node);
+      HAKO_DCHECK(served.lists.has_value());
+      return FindInLists(*served.lists, among);
     }
   }
 }

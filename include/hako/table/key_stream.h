@@ -106,23 +106,82 @@ class ListStream final : public KeyStream {
   std::size_t at_ = 0;
 };
 
+// Looks up the keys of rows by number.
+class NumberKeys {
+ public:
+  explicit NumberKeys(TableCore& core) : core_(core) {}
+  // Returns the key, which is valid until the next call; nullopt if there is no such row.
+  StatusOr<std::optional<std::string_view>> KeyOf(RowNumber number);
+
+ private:
+  TableCore& core_;
+  std::uint64_t number_of_block_ = ~std::uint64_t{0};  // of the block that was read
+  std::string bytes_;
+  KeyBlockReader reader_;
+  unsigned slot_ = 0;  // at which it is, or before which
+};
+
 // The rows of a set, which is no complement, in the order of their numbers.
 class NumberStream final : public KeyStream {
  public:
   NumberStream(TableCore& core, std::shared_ptr<const RowSet> set, QueryEffort* effort)
-      : core_(core), set_(std::move(set)), effort_(effort) {}
+      : keys_(core), set_(std::move(set)), effort_(effort) {}
   bool Next() override;
   bool Seek(std::string_view) override { return false; }
   Status status() const override { return status_; }
 
  private:
-  TableCore& core_;
+  NumberKeys keys_;
   const std::shared_ptr<const RowSet> set_;
   QueryEffort* const effort_;
   std::size_t at_ = 0;
-  std::uint64_t number_of_block_ = ~std::uint64_t{0};  // of the block that was read
-  std::string bytes_;
-  KeyBlock block_;
+  Status status_;
+};
+
+// The rows of a range that text indices give, in the order of their keys. It finds the rows of some zones
+// (table/row_zones.h), looks up the keys of one zone after the other, and shows those that no row of a later
+// zone can be before. So the first rows are shown before the others are found. If more keys are kept than
+// TableOptions::sort_bytes allows, it goes on with all rows of the range, and the condition must be tested on each.
+class ZoneStream final : public KeyStream {
+ public:
+  // A condition that text indices serve, and about how many rows are wanted.
+  struct Source {
+    std::shared_ptr<TextSearch> search;
+    std::vector<const Node*> nodes;
+    std::uint64_t num_rows;  // that meet the condition, about
+    std::uint64_t wanted;
+  };
+  // `range` is one of rows. It and `source` must outlive the stream.
+  // REQUIRES: RowNumbers::KnowsOrder (checked in RowNumbers::SeeNextZones)
+  ZoneStream(TableCore& core, const RecordRange& range, const Source& source, bool is_reversed, QueryEffort* effort);
+  bool Next() override;
+  bool Seek(std::string_view) override { return false; }
+  Status status() const override { return status_.ok() && rest_ ? rest_->status() : status_; }
+
+ private:
+  Status FindMore();
+  Status LookUp(const RowZones::Zone& zone);
+  bool IsShownBefore(std::string_view a, std::string_view b) const { return is_reversed_ ? a > b : a < b; }
+
+  TableCore& core_;
+  const RecordRange& range_;
+  const Source& source_;
+  const bool is_reversed_;
+  QueryEffort* const effort_;
+  NumberKeys number_keys_;
+  const std::string_view from_, to_;  // the range of keys; an empty `to_` is the end
+  RowZones::Seen seen_;
+  const double num_zones_;                        // of the table
+  std::size_t zones_at_once_;                     // of which rows are found together
+  std::vector<RowZones::Zone> zones_;             // some that were seen, in their order
+  std::size_t num_looked_up_ = 0, num_read_ = 0;  // of zones_: those whose keys were looked up, and whose rows were found
+  std::vector<RowNumber> numbers_;                // of the rows that were found
+  std::vector<std::string> found_;                // a heap of the keys that were not shown; the first one is at its top
+  std::uint64_t found_bytes_ = 0;
+  std::string shown_;  // the last key that was shown
+  bool has_shown_ = false;
+  std::optional<RecordRange> rest_range_;
+  std::optional<RangeStream> rest_;  // all rows behind shown_
   Status status_;
 };
 

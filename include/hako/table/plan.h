@@ -4,7 +4,8 @@
 //   - ranges of an index: equalities of its first columns, then a range of the next one
 //   - an equality of all columns of an index: its entries are sorted by the rows' keys
 //   - a range of primary keys, or a list of them
-//   - the set of rows that text indices give for all conjuncts that they serve (table/text_search.h)
+//   - the set of rows that text indices give for all conjuncts that they serve (table/text_search.h); for the
+//     first rows by key, a part of the set at a time (ZoneStream)
 // The planner counts the entries of all candidates side by side, in steps that double, until one
 // candidate ends: the smallest. So the cost of planning is a small part of the cost of the plan. A
 // candidate larger than kScanPart of the table gives way to a scan of all rows. Sorted candidates
@@ -53,13 +54,14 @@ struct Wanted {
 
 // A way to find rows.
 struct Access {
-  enum class Kind : std::uint8_t { kRange, kList, kNumbers, kIntersection, kUnion };
+  enum class Kind : std::uint8_t { kRange, kList, kNumbers, kZones, kIntersection, kUnion };
   Kind kind = Kind::kRange;
-  RecordRange range = {};                                     // kRange; by default all rows
+  RecordRange range = {};                                     // kRange, kZones; by default all rows
   std::string text = {};                                      // the range, for people to read
   std::shared_ptr<const std::vector<std::string>> keys = {};  // kList
   std::shared_ptr<const RowSet> set = {};                     // kNumbers; a complement only if the query counts and this is its whole plan
-  std::vector<const Index*> indices = {};                     // kNumbers: that have given the set
+  ZoneStream::Source source = {};                             // kZones
+  std::vector<const Index*> indices = {};                     // kNumbers, kZones: that give the rows
   std::vector<Access> parts = {};                             // kIntersection, kUnion
   std::vector<Condition> conditions = {};                     // kUnion: the conditions of the parts
   bool is_disjoint = false;                                   // kUnion
@@ -75,6 +77,8 @@ struct Access {
 
   // Whether its stream reads rows.
   bool ShowsRows() const { return (kind == Kind::kRange || in_key_order) && range.index == nullptr; }
+  // Whether it gives the rows of a range in the order of their keys.
+  bool IsOfRows() const { return ShowsRows() || kind == Kind::kZones; }
 };
 
 struct Plan {
@@ -105,6 +109,9 @@ class Planner {
   std::optional<std::uint64_t> RowsInTexts(Nodes conjuncts, TextSearch& search, bool is_whole);
   // Returns the set of rows that they give; nullopt if it is a complement that the query cannot use.
   std::optional<Access> OfTexts(Nodes conjuncts, TextSearch& search, bool is_whole);
+  // Returns the way to find their first rows by key; nullopt if it would have to read most of the set.
+  std::optional<Access> OfZones(Nodes conjuncts, std::shared_ptr<TextSearch> search, std::uint64_t num_rows, const Access& ordered);
+  static std::vector<const Node*> NodesOf(Nodes conjuncts, TextSearch& search);
   // Has the rows of the set found in the order of their keys, if that is faster than sorting them.
   void InKeyOrder(Nodes conjuncts, const Access& ordered, Access* set);
   bool IsUsable(const Index& index, Nodes conjuncts);

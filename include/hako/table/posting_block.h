@@ -62,6 +62,25 @@ std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, 
 // the number already, or lacks it; if it begins behind it; if there is no room; or if the block is damaged.
 bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out);
 
+// Reads the keys of a key block by ascending slots.
+class KeyBlockReader {
+ public:
+  // Begins with the first slot. No key is in an empty string. Returns false if the block is damaged.
+  bool Begin(std::string_view bytes);
+  bool has(unsigned slot) const { return (taken_ >> slot & 1) != 0; }
+  // Moves to a slot, which is not before the present one. Returns false if the block is damaged.
+  // REQUIRES: has(slot)
+  bool MoveTo(unsigned slot);
+  std::string_view key() const { return key_; }  // at the present slot; valid until the next move
+  bool IsAtEnd() const { return rest_.empty(); }
+
+ private:
+  std::uint32_t taken_ = 0;
+  unsigned next_slot_ = 0;
+  std::string_view rest_;
+  std::string key_;
+};
+
 // The keys of kKeysOfBlock rows.
 class KeyBlock {
  public:

@@ -7,10 +7,14 @@
 // no text index is left. The number is stored in the row (NumberOfRow, table/row.h) and, with the row's
 // key, in a key block, in the same step as the row.
 //
-// Numbers of removed rows are given again, so numbers stay dense. A query that has read a number in a
-// posting list looks its row up later; until all queries that ran when the row was removed have ended,
-// its number is kept back. Numbers that are free when the table is opened are found by a scan, of which
+// Numbers of removed rows are given again once there are many, so numbers stay dense. A query that has read
+// a number in a posting list looks its row up later; until all queries that ran when the row was removed have
+// ended, its number is kept back. Numbers that are free when the table is opened are found by a scan, of which
 // each new number makes a small part.
+//
+// Rows often come in the order of their keys, and an index that is made on a full table numbers them so. The
+// scan therefore also notes the keys of each zone of numbers (table/row_zones.h), and a query can find its
+// first rows by key without reading whole posting lists.
 //
 // Threads: all functions but Open are thread-safe. A mutex is held for a moment, and not while blocks are
 // read. A thread that takes a number, and keeps it or gives it back, holds the WriterGate or the mutex of the
@@ -19,6 +23,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +36,7 @@
 #include "hako/dbm/any_model.h"
 #include "hako/sync/mutex.h"
 #include "hako/table/posting_block.h"
+#include "hako/table/row_zones.h"
 
 namespace hako::table {
 
@@ -40,8 +46,8 @@ class RowNumbers {
 
   // Finds the numbers of a table that is opened. Until then it is as one without rows.
   Status Open();
-  // Returns a number that no row has.
-  StatusOr<RowNumber> Take();
+  // Returns a number that no row has, for the row of this key.
+  StatusOr<RowNumber> Take(std::string_view key);
   // Takes back numbers that were not stored: see TakenNumbers.
   void GiveBack(std::span<const RowNumber> numbers) noexcept;
   // Announces the numbers of rows that a step is about to remove, so that the scan does not find them free
@@ -50,8 +56,16 @@ class RowNumbers {
   // Takes back the numbers of rows that were removed. REQUIRES: they were announced (unchecked: once the scan
   // has passed them nothing is known of them)
   void Retire(std::span<const RowNumber> numbers) noexcept;
-  // All rows will be removed. REQUIRES: no writer runs (unchecked here: the caller has the gate)
+  // All rows have been removed. REQUIRES: no writer runs (unchecked here: the caller has the gate)
   void RetireAll();
+
+  // Whether the keys of all zones are known, and these are in order (RowZones::HasOrder). Continues the scan for
+  // some milliseconds if they are not known.
+  bool KnowsOrder(bool is_reversed);
+  std::size_t NumZones();
+  // See RowZones. REQUIRES: KnowsOrder has returned true
+  void SeeNextZones(RowZones::Seen& seen, std::size_t count, std::string_view from, std::string_view to,
+                    std::vector<RowZones::Zone>* zones);
 
   // No number that a query finds between Begin and End is given to another row before End. Begin returns
   // what End needs.
@@ -61,9 +75,21 @@ class RowNumbers {
  private:
   static constexpr std::size_t kFreeMax = std::size_t{1} << 16;
 
-  std::optional<std::uint64_t> BeginScan() ABSL_LOCKS_EXCLUDED(mutex_);
-  Status Scan(std::uint64_t from) ABSL_LOCKS_EXCLUDED(mutex_);
+  static constexpr std::uint64_t kNumbersMax = std::numeric_limits<RowNumber>::max();
+  struct ScanPart {
+    std::uint64_t begin;       // scanned_
+    std::uint64_t scans_from;  // scans_from_ when the scan began
+    std::array<KeyBlock, 2> blocks;
+  };
+
+  std::optional<ScanPart> BeginScan() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status Scan(ScanPart& part, std::size_t num_parts) ABSL_LOCKS_EXCLUDED(mutex_);
+  Status ReadPart(ScanPart& part) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool NotePart(ScanPart& part) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CompactFree() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsScarce() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::size_t NumFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return free_.size() - first_free_; }
   bool IsUnscanned(RowNumber number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return number < scan_end_ && number >= scanned_; }
 
   internal::AnyDatabase& store_;
@@ -75,7 +101,10 @@ class RowNumbers {
   bool is_scanning_ ABSL_GUARDED_BY(mutex_) = false;      // a thread reads key blocks from scanned_ on
   std::uint64_t scans_from_ ABSL_GUARDED_BY(mutex_) = 0;  // the first epoch in which the scan may go on
   std::unordered_set<RowNumber> known_ ABSL_GUARDED_BY(mutex_);
-  std::vector<RowNumber> free_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RowNumber> free_ ABSL_GUARDED_BY(mutex_);  // those from first_free_ on, the longest free first
+  std::size_t first_free_ ABSL_GUARDED_BY(mutex_) = 0;
+  RowZones zones_ ABSL_GUARDED_BY(mutex_);  // of the rows that were scanned, or got their numbers since Open
+  bool knows_zones_ ABSL_GUARDED_BY(mutex_) = true;
   // Queries that began, and numbers of rows that were removed, in this epoch and in the one before.
   std::uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 2;
   std::array<std::uint64_t, 2> num_queries_ ABSL_GUARDED_BY(mutex_) = {};
@@ -88,9 +117,9 @@ class TakenNumbers {
   explicit TakenNumbers(RowNumbers& numbers) : numbers_(numbers) {}
   TakenNumbers(const TakenNumbers&) = delete;
   ~TakenNumbers() { numbers_.GiveBack(taken_); }
-  StatusOr<RowNumber> Take() {
+  StatusOr<RowNumber> Take(std::string_view key) {
     taken_.reserve(taken_.size() < taken_.capacity() ? 0 : 2 * taken_.size() + 1);
-    HAKO_ASSIGN_OR_RETURN(const RowNumber number, numbers_.Take());
+    HAKO_ASSIGN_OR_RETURN(const RowNumber number, numbers_.Take(key));
     taken_.push_back(number);
     return number;
   }

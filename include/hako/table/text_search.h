@@ -4,6 +4,8 @@
 // The set of a condition has every row that meets it; an exact set has no other. AND, OR and NOT of
 // conditions are operations on sets. The smallest lists are read first; a list is not read if looking at
 // the rows that are left costs less, and only those of its blocks are read that may have such a row.
+//
+// A set can be found in part, for a window of row numbers: see TextStream (table/key_stream.h).
 #pragma once
 
 #include <cstddef>
@@ -13,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "hako/base/status.h"
@@ -35,50 +38,68 @@ RowSet Intersection(const RowSet& a, const RowSet& b);
 class TextSearch {
  public:
   // Uses these text indices, which may have all rows that the query wants.
-  TextSearch(TableCore& core, std::span<const Index* const> indices, QueryEffort* effort)
-      : core_(core), indices_(indices), effort_(effort) {}
+  TextSearch(TableCore& core, std::vector<const Index*> indices, QueryEffort* effort)
+      : core_(core), indices_(std::move(indices)), effort_(effort) {}
 
   static constexpr std::uint64_t kAll = std::uint64_t{1} << 32;
   // About how many rows a set has, or kAll if it may be a complement, and how many numbers in posting lists
   // must be read to find it.
   struct Size {
     std::uint64_t rows, numbers;
+    bool has_prefixes = false;  // whether lists with a common beginning are read, of which there may be many
   };
   // Returns nullopt if there is no set, because the indices do not serve the condition.
   std::optional<Size> SizeOf(const Node& node);  // computed once for each node
+  // Makes Find look only for rows with numbers in [begin, end), which has about this part of all rows.
+  void SetWindow(std::uint64_t begin, std::uint64_t end, double part);
   // Returns the set. If `among` is not nullptr, the set may lack rows that are not in it.
   // REQUIRES: SizeOf returns a size (checked here)
   StatusOr<RowSet> Find(const Node& node, const RowSet* among = nullptr);
-  // The indices that Find has used.
-  const std::vector<const Index*>& used() const { return used_; }
-  // Whether it pays to look for `count` more numbers in posting lists in order to read fewer than `num_rows` rows.
-  static bool Pays(std::uint64_t count, std::uint64_t num_rows) { return count / kNumbersOfRow < num_rows; }
-
-  // Whether an index serves the condition; for texts of plans, the lists of a leaf.
-  struct Lists {
-    const Index* index = nullptr;
-    std::vector<std::string> words;
-    bool is_union = false;   // else an intersection
-    bool is_prefix = false;  // all words that begin with the only one
-    bool is_exact = false;
-  };
-  std::optional<Lists> ListsOf(const Node& node) const;
+  // Returns the set of rows that meet all conditions, of which it may leave out some that save less than they
+  // cost. `exact` receives, by bit, those that all its rows meet.
+  StatusOr<RowSet> FindAll(std::span<const Node* const> nodes, std::uint64_t* exact);
+  // The indices that Find uses for these conditions.
+  std::vector<const Index*> IndicesFor(std::span<const Node* const> nodes);
 
  private:
   static constexpr std::uint64_t kNumbersOfRow = 100;  // numbers of a list that are read in the time of a row
 
-  std::optional<Size> ComputeSize(const Node& node);
+  // The lists of a condition.
+  struct Lists {
+    const Index* index = nullptr;
+    std::vector<std::pair<std::uint64_t, std::string>> by_size;  // ascending; the sizes are estimates
+    bool is_union = false;                                       // else an intersection
+    bool is_prefix = false;                                      // all lists that begin with the only one
+    bool is_exact = false;
+  };
+  struct Served {
+    std::optional<Size> size;
+    std::optional<Lists> lists;  // of a leaf
+  };
+
+  const Served& Serve(const Node& node);
+  std::optional<Size> SizeOfParts(const Node& node);
+  std::optional<Lists> ListsOf(const Node& node) const;
   std::optional<Lists> GramsOf(const Node& node, const Index& index) const;
   std::uint64_t SizeAbout(const std::string& list, bool is_prefix);
-  // Adds the numbers of a list or, with `is_prefix`, of all lists that begin with it, to `out`, as they come.
-  Status Read(const std::string& list, bool is_prefix, const RowSet* among, std::vector<RowNumber>* out);
+  // Whether it pays to look for `count` more numbers in posting lists in order to read fewer than `num_rows` rows.
+  bool Pays(std::uint64_t count, std::uint64_t num_rows) const;
+  bool IsWindow() const { return begin_ != 0 || end_ != PostingBlock::kNoEnd; }
+  // Adds the numbers of a list in the window to `out`. `wanted`, unless nullptr, are those that are looked for.
+  Status Read(const std::string& list, std::uint64_t size, const std::vector<RowNumber>* wanted, std::vector<RowNumber>* out);
+  // Adds the numbers of all lists with this beginning, as they come.
+  Status ReadAll(const std::string& beginning, std::vector<RowNumber>* out);
+  // Reads the blocks of [next, end) of the list at the cursor.
+  Status ReadRest(PooledCursor& cursor, const std::string& list, std::uint64_t next, std::uint64_t end, std::span<const RowNumber> wanted,
+                  std::vector<RowNumber>* out);
   StatusOr<RowSet> FindInLists(const Lists& lists, const RowSet* among);
 
   TableCore& core_;
-  const std::span<const Index* const> indices_;
+  const std::vector<const Index*> indices_;
   QueryEffort* const effort_;
-  std::unordered_map<const Node*, std::optional<Size>> sizes_;
-  std::vector<const Index*> used_;
+  std::unordered_map<const Node*, Served> served_;
+  std::uint64_t begin_ = 0, end_ = PostingBlock::kNoEnd;
+  double part_ = 1;
 };
 
 }  // namespace hako::table
