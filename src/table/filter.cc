@@ -124,6 +124,15 @@ void Filter::Add(const Node& node, FindColumn find) {
   tests_[at].behind = static_cast<std::uint32_t>(tests_.size());
 }
 
+bool Filter::MatchesRest(std::string_view key, const RowView& row, std::uint64_t met) const {
+  if (met == 0 || tests_.empty() || tests_[0].node->op != Op::kAnd) return (met & 1) != 0 || Matches(key, row);
+  std::size_t bit = 0;
+  for (std::size_t child = 1; child < tests_[0].behind; child = tests_[child].behind, ++bit) {
+    if ((bit >= 64 || (met >> bit & 1) == 0) && !Holds(child, key, row)) return false;
+  }
+  return true;
+}
+
 bool Filter::Holds(std::size_t i, std::string_view key, const RowView& row) const {
   const Test& test = tests_[i];
   switch (test.node->op) {

@@ -124,6 +124,7 @@ ZoneStream::ZoneStream(TableCore& core, const RecordRange& range, const Source& 
   static constexpr double kMargin = 1.5, kZonesMin = 8;
   zones_at_once_ = static_cast<std::size_t>(kZonesMin + kMargin * static_cast<double>(source.wanted) * num_zones_ /
                                                             static_cast<double>(source.num_rows + 1));
+  known_ = {~std::uint64_t{0}, core.gate.Moment()};
   core_.numbers.SeeNextZones(seen_, 1, from_, to_, &zones_);
 }
 
@@ -151,6 +152,7 @@ bool ZoneStream::Next() {
     if (has_shown_ && is_reversed_) rest_range_->to = RowKey(shown_);
     if (has_shown_ && !is_reversed_) rest_range_->from = RowKey(shown_).append(1, '\0');
     rest_.emplace(core_, *rest_range_, is_reversed_, effort_);
+    known_ = {};
   }
   if (!rest_->Next()) return false;
   key_ = rest_->key();
@@ -164,6 +166,7 @@ Status ZoneStream::FindMore() {
   num_looked_up_ = 0;
   core_.numbers.SeeNextZones(seen_, zones_at_once_, from_, to_, &zones_);
   num_read_ = std::min(zones_.size(), zones_at_once_);
+  if (known_.moment && core_.gate.Moment() != known_.moment) known_ = {};  // keys that were found before are shown, too
   zones_at_once_ *= 2;
   std::vector<std::uint64_t> indices;
   for (std::size_t i = 0; i < num_read_; ++i) indices.push_back(zones_[i].index);
@@ -175,9 +178,11 @@ Status ZoneStream::FindMore() {
     const std::uint64_t begin = indices[i] * RowZones::kNumbersOfZone;
     const std::uint64_t end = std::min((indices[next - 1] + 1) * RowZones::kNumbersOfZone, PostingBlock::kNoEnd);
     source_.search->SetWindow(begin, end, static_cast<double>(next - i) / std::max(num_zones_, 1.0));
-    std::uint64_t exact = 0;
+    std::uint64_t exact = 0, met = 0;
     HAKO_ASSIGN_OR_RETURN(const RowSet set, source_.search->FindAll(source_.nodes, &exact));
     HAKO_DCHECK(!set.is_complement);
+    for (std::size_t node = 0; node < source_.bits.size() && node < 64; ++node) met |= (exact >> node & 1) != 0 ? source_.bits[node] : 0;
+    known_.met &= met;
     numbers_.insert(numbers_.end(), set.numbers.begin(), set.numbers.end());
   }
   return absl::OkStatus();

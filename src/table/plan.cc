@@ -277,6 +277,7 @@ std::vector<const Node*> Planner::NodesOf(Nodes conjuncts, TextSearch& search) {
 
 std::optional<Access> Planner::OfTexts(Nodes conjuncts, TextSearch& search, bool is_whole) {
   const std::vector<const Node*> nodes = NodesOf(conjuncts, search);
+  const std::optional<std::uint64_t> moment = core_.gate.Moment();
   std::uint64_t exact = 0;
   StatusOr<RowSet> set = search.FindAll(nodes, &exact);
   if (!set.ok()) {
@@ -291,6 +292,7 @@ std::optional<Access> Planner::OfTexts(Nodes conjuncts, TextSearch& search, bool
   if (!set->is_complement && set->numbers.empty()) access.exact = AllBits(conjuncts);  // no row meets the condition
   if (set->is_complement && (!wanted_.counts || !is_whole || conjuncts.size() > 64 || access.exact != AllBits(conjuncts)))
     return std::nullopt;
+  access.moment = moment;
   access.indices = search.IndicesFor(nodes);
   access.count = set->numbers.size();
   access.set = std::make_shared<const RowSet>(*std::move(set));
@@ -303,8 +305,9 @@ std::optional<Access> Planner::OfZones(Nodes conjuncts, std::shared_ptr<TextSear
   if (!wanted_.rows || wanted_.counts || ordered.kind != Access::Kind::kRange || ordered.range.index != nullptr) return std::nullopt;
   if (num_rows < kRowsMin || num_rows / kRowsOfKey < *wanted_.rows || !core_.numbers.KnowsOrder(wanted_.is_descending)) return std::nullopt;
   Access access{.kind = Access::Kind::kZones, .range = ordered.range};
-  access.source = {search, NodesOf(conjuncts, *search), num_rows, *wanted_.rows};
+  access.source = {search, NodesOf(conjuncts, *search), {}, num_rows, *wanted_.rows};
   for (const Node* const node : access.source.nodes) {
+    access.source.bits.push_back(BitOf(conjuncts, *node));
     if (search->SizeOf(*node)->has_prefixes) {  // many lists cost more than some rows that do not meet the condition
       return *wanted_.rows * NumRows() / num_rows <= kRowsScanned ? std::optional(ordered) : std::nullopt;
     }

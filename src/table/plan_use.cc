@@ -12,9 +12,11 @@ std::unique_ptr<KeyStream> MakeStream(TableCore& core, const Access& access, boo
   switch (access.kind) {
     case Access::Kind::kList:
       return std::make_unique<ListStream>(access.keys, is_reversed);
-    case Access::Kind::kNumbers:
-      if (access.in_key_order) return std::make_unique<SetStream>(core, access.range, access.set, is_reversed, effort);
-      return std::make_unique<NumberStream>(core, access.set, effort);
+    case Access::Kind::kNumbers: {
+      const KeyStream::Known known = {access.exact, access.moment};
+      if (access.in_key_order) return std::make_unique<SetStream>(core, access.range, access.set, known, is_reversed, effort);
+      return std::make_unique<NumberStream>(core, access.set, known, effort);
+    }
     case Access::Kind::kZones:
       return std::make_unique<ZoneStream>(core, access.range, access.source, is_reversed, effort);
     case Access::Kind::kIntersection: {

@@ -165,7 +165,7 @@ std::string QueryRun::OrderOf(std::string_view key, const RowView& row) const {
 Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
   const ColumnNames* const names = &core_.catalogue.names();
   const auto look = [&](std::string_view key, const RowView& row) {
-    const bool is_shown = filter_.Matches(key, row) && stream.Takes(key, row);
+    const bool is_shown = Matches(key, row) && stream.Takes(key, row);
     return !filter_.IsStopped() && (!is_shown || show(key, row));
   };
   const bool may_lack_rows = !plan_.is_covered;
@@ -178,6 +178,7 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
       continue;
     }
     if (stream.row() && (plan_.access.ShowsRows() || !may_lack_rows)) {
+      Note(stream.known());
       goes_on = look(stream.key(), RowView(*stream.row(), names));
       continue;
     }
@@ -191,29 +192,36 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
                              : wanted_.rows && plan_.is_ordered ? std::clamp<std::size_t>(*wanted_.rows, 1, kRowsAtOnce)
                                                                 : kRowsAtOnce;
     if (keys_.size() < most) continue;
-    HAKO_RETURN_IF_ERROR(FetchRows(keys_, orders_, look, &goes_on));
+    HAKO_RETURN_IF_ERROR(FetchRows(keys_, orders_, stream.known(), look, &goes_on));
     keys_.clear();
     orders_.clear();
   }
   HAKO_RETURN_IF_ERROR(stream.status());
   bool goes_on = true;
-  if (!keys_.empty()) HAKO_RETURN_IF_ERROR(FetchRows(keys_, orders_, look, &goes_on));
+  if (!keys_.empty()) HAKO_RETURN_IF_ERROR(FetchRows(keys_, orders_, stream.known(), look, &goes_on));
   return filter_.IsStopped() ? filter_.error() : absl::OkStatus();
 }
 
-Status QueryRun::FetchRow(std::string_view key, const std::string* order, ShowRef show, bool* goes_on) {
+void QueryRun::Note(const KeyStream::Known& known) {
+  const bool is_same = known.met != 0 && known.moment && core_.gate.Moment() == known.moment;
+  met_ = is_same ? known.met : 0;
+}
+
+Status QueryRun::FetchRow(std::string_view key, const std::string* order, const KeyStream::Known& known, ShowRef show, bool* goes_on) {
   RowBuffer bytes;
   const Status status = key.size() > TableLimits::kKeySize ? AbsentError() : core_.FetchRow(key, &bytes);
   if (!status.ok() && !absl::IsNotFound(status)) return status;
   if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(status.ok() ? bytes.view().size() : 0)) return wanted_.effort->error();
   if (!status.ok()) return absl::OkStatus();
+  Note(known);
   const RowView row(bytes.view(), &core_.catalogue.names());
   if (order == nullptr || OrderOf(key, row) == *order) *goes_on = show(key, row);
   return absl::OkStatus();
 }
 
-Status QueryRun::FetchRows(std::span<const std::string> keys, std::span<const std::string> orders, ShowRef show, bool* goes_on) {
-  if (keys.size() == 1) return FetchRow(keys[0], orders.empty() ? nullptr : &orders[0], show, goes_on);
+Status QueryRun::FetchRows(std::span<const std::string> keys, std::span<const std::string> orders, const KeyStream::Known& known,
+                           ShowRef show, bool* goes_on) {
+  if (keys.size() == 1) return FetchRow(keys[0], orders.empty() ? nullptr : &orders[0], known, show, goes_on);
   std::vector<std::string> row_keys;
   std::vector<std::string_view> views;
   for (const std::string& key : keys) row_keys.push_back(RowKey(key));
@@ -227,6 +235,7 @@ Status QueryRun::FetchRows(std::span<const std::string> keys, std::span<const st
         return rows_[i].data();
       },
       [&found](std::size_t i, bool is_there) { found[i] = is_there; }));
+  Note(known);
   for (std::size_t i = 0; i < keys.size() && *goes_on; ++i) {
     if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(found[i] ? rows_[i].size() : 0)) return wanted_.effort->error();
     if (!found[i]) continue;
@@ -298,7 +307,7 @@ Status QueryRun::EachSorted(Query::Visit visit) {
     to_skip -= num_known;
     const auto behind_offset = std::span<const Item>(items).subspan(num_known);
     const auto show = [&](std::string_view key, const RowView& row) {
-      const bool is_shown = filter_.Matches(key, row);
+      const bool is_shown = Matches(key, row);
       if (filter_.IsStopped()) return false;
       if (is_shown && to_skip > 0) return --to_skip, true;
       return !is_shown || (visit(key, row) && --left != 0);
@@ -313,6 +322,8 @@ Status QueryRun::EachSorted(Query::Visit visit) {
 }
 
 Status QueryRun::ShowSorted(std::span<const Item> items, ShowRef show, bool* goes_on) {
+  const bool is_of_set = plan_.access.kind == Access::Kind::kNumbers;
+  const KeyStream::Known known = is_of_set ? KeyStream::Known{plan_.access.exact, plan_.access.moment} : KeyStream::Known();
   std::vector<std::string> keys, orders;
   for (std::size_t i = 0; i < items.size() && *goes_on; i += kRowsAtOnce) {
     keys.clear();
@@ -321,7 +332,7 @@ Status QueryRun::ShowSorted(std::span<const Item> items, ShowRef show, bool* goe
       keys.push_back(item.key);
       orders.push_back(item.order);
     }
-    HAKO_RETURN_IF_ERROR(FetchRows(keys, orders, show, goes_on));
+    HAKO_RETURN_IF_ERROR(FetchRows(keys, orders, known, show, goes_on));
   }
   return absl::OkStatus();
 }

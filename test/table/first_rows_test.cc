@@ -179,6 +179,26 @@ TEST_P(FirstRowsTest, OfAReopenedTableWithLittleMemory) {
   }
 }
 
+// Lists decide conditions only while no writer has run since they were read.
+TEST(FirstRowsBesideWritersTest, ARowThatChangesAfterItsListsWereReadIsTested) {
+  static constexpr int kRows = 300, kChanged = 70;
+  const auto table = *TableDBM::OpenInMemory();
+  ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kToken}}}), IsOk());
+  for (const std::uint64_t limit : {0u, 100u, 250u}) {
+    for (std::uint64_t i = 0; i < kRows; ++i) ASSERT_THAT(table->Put(KeyOf(i), {{"t", "some word"}}), IsOk());
+    Query query = table->Select().Where(Column("t").HasAll("word") && Column("t").HasAll("some"));
+    if (limit != 0) query.Limit(limit);
+    std::uint64_t num_shown = 0;
+    ASSERT_THAT(query.Each([&](std::string_view key, const RowView& row) {
+      EXPECT_EQ(row["t"].bytes(), "some word") << key;
+      if (num_shown++ == 0) std::thread([&] { EXPECT_THAT(table->Put(KeyOf(kChanged), {{"t", "none"}}), IsOk()); }).join();
+      return true;
+    }),
+                IsOk());
+    EXPECT_EQ(num_shown, limit == 0 ? kRows - 1 : limit);
+  }
+}
+
 // Rows that stay are shown once, in order, by pages in both directions, while others come, change and go.
 TEST(FirstRowsBesideWritersTest, PagesShowEachRowThatStaysOnce) {
   const auto table = *TableDBM::OpenInMemory();
@@ -212,6 +232,7 @@ TEST(FirstRowsBesideWritersTest, PagesShowEachRowThatStaysOnce) {
       std::uint64_t num_shown = 0;
       ASSERT_THAT(query.Each([&](std::string_view key, const RowView& row) {
         EXPECT_TRUE(!last || (is_descending ? key < *last : key > *last)) << key << " behind " << *last;
+        EXPECT_NE(row["t"].bytes().find("word"), std::string_view::npos) << "a row that does not meet the condition";
         last = key;
         ++num_shown;
         if (row["t"].bytes() == "stable word") {

@@ -41,22 +41,28 @@
 
 namespace hako::table {
 
-// Excludes writers for a moment. A writer holds the gate from Enter to Leave of its thread's slot.
+// Excludes writers for a moment, and tells readers whether any have run. A writer holds the gate from Enter to
+// Leave of its thread's slot.
 class WriterGate {
  public:
   class Writer {
    public:
     explicit Writer(WriterGate& gate) : slot_(gate.Enter()) {}
     Writer(const Writer&) = delete;
-    ~Writer() { slot_.num_writers.fetch_sub(1, std::memory_order_release); }
+    ~Writer() { slot_.Leave(); }
     // Adds to the number of rows of the table.
     void AddRows(std::int64_t rows) { slot_.num_rows.fetch_add(rows, std::memory_order_relaxed); }
 
    private:
     friend class WriterGate;
     struct alignas(128) Slot {
-      std::atomic<int> num_writers{0};
+      static constexpr std::uint64_t kEntry = std::uint64_t{1} << 32;
+      std::atomic<std::uint64_t> entries{0};  // kEntry for each that there ever was, and 1 for each writer that is inside
       std::atomic<std::int64_t> num_rows{0};
+
+      void Enter() { entries.fetch_add(kEntry + 1, std::memory_order_seq_cst); }
+      void Leave() { entries.fetch_sub(1, std::memory_order_release); }
+      static bool HasWriter(std::uint64_t found) { return found % kEntry != 0; }
     };
     Slot& slot_;
   };
@@ -69,12 +75,16 @@ class WriterGate {
     const sync::MutexLock lock(mutex_);
     is_closed_.store(true, std::memory_order_seq_cst);
     for (const Writer::Slot& slot : slots_) {
-      while (slot.num_writers.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
+      while (Writer::Slot::HasWriter(slot.entries.load(std::memory_order_seq_cst))) std::this_thread::yield();
     }
+    slots_[0].Enter();
     struct Opener {
-      std::atomic<bool>& is_closed;
-      ~Opener() { is_closed.store(false, std::memory_order_release); }
-    } opener{is_closed_};
+      WriterGate& gate;
+      ~Opener() {
+        gate.slots_[0].Leave();
+        gate.is_closed_.store(false, std::memory_order_release);
+      }
+    } opener{*this};
     return body();
   }
   // REQUIRES: the calling thread is in the body of RunExclusive
@@ -82,7 +92,20 @@ class WriterGate {
   // REQUIRES: the calling thread has a Writer, or is in the body of RunExclusive. Threads share
   // slots, so this check may take another thread's Writer for the caller's.
   void AssertEntered() const {
-    HAKO_DCHECK(mutex_.IsHeld(true) || slots_[sync::ThreadIndex() % slots_.size()].num_writers.load(std::memory_order_relaxed) != 0);
+    HAKO_DCHECK(mutex_.IsHeld(true) ||
+                Writer::Slot::HasWriter(slots_[sync::ThreadIndex() % slots_.size()].entries.load(std::memory_order_relaxed)));
+  }
+  // Returns the present moment, unless a writer is inside. What is read between two calls that return the same
+  // moment is of one state of the table.
+  std::optional<std::uint64_t> Moment() const {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    std::uint64_t sum = 0;
+    for (const Writer::Slot& slot : slots_) {
+      const std::uint64_t entries = slot.entries.load(std::memory_order_seq_cst);
+      if (Writer::Slot::HasWriter(entries)) return std::nullopt;
+      sum += entries;
+    }
+    return sum;
   }
   // Adds to the number of rows from a body that runs exclusively.
   void AddRows(std::int64_t rows) { slots_[0].num_rows.fetch_add(rows, std::memory_order_relaxed); }
@@ -97,9 +120,9 @@ class WriterGate {
   Writer::Slot& Enter() {
     Writer::Slot& slot = slots_[sync::ThreadIndex() % slots_.size()];
     for (;;) {
-      slot.num_writers.fetch_add(1, std::memory_order_seq_cst);
+      slot.Enter();
       if (!is_closed_.load(std::memory_order_seq_cst)) return slot;
-      slot.num_writers.fetch_sub(1, std::memory_order_release);
+      slot.Leave();
       while (is_closed_.load(std::memory_order_acquire)) std::this_thread::yield();
     }
   }

@@ -30,6 +30,8 @@ class Filter {
   Filter(const Condition& condition, FindColumn find, QueryEffort* effort = nullptr);
 
   bool Matches(std::string_view key, const RowView& row) const { return tests_.empty() || Holds(0, key, row); }
+  // The same for a row that is known to meet some conjuncts of the condition, by bit.
+  bool MatchesRest(std::string_view key, const RowView& row, std::uint64_t met) const;
   bool IsAlways() const { return tests_.empty(); }
   bool IsStopped() const { return effort_ != nullptr && effort_->is_spent(); }
   Status error() const {  // REQUIRES: IsStopped()

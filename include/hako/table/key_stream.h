@@ -48,8 +48,15 @@ class KeyStream {
   }
   // Returns the row, or the columns of a covering index; nullopt if neither was read.
   const std::optional<std::string_view>& row() const { return row_; }
+  // The conjuncts, by bit, that the row meets if it is read at that moment of the WriterGate.
+  struct Known {
+    std::uint64_t met = 0;
+    std::optional<std::uint64_t> moment = {};
+  };
+  const Known& known() const { return known_; }
 
  protected:
+  Known known_;
   std::string_view key_, entry_;
   std::optional<std::string_view> row_;
 };
@@ -124,8 +131,10 @@ class NumberKeys {
 // The rows of a set, which is no complement, in the order of their numbers.
 class NumberStream final : public KeyStream {
  public:
-  NumberStream(TableCore& core, std::shared_ptr<const RowSet> set, QueryEffort* effort)
-      : keys_(core), set_(std::move(set)), effort_(effort) {}
+  NumberStream(TableCore& core, std::shared_ptr<const RowSet> set, const Known& known, QueryEffort* effort)
+      : keys_(core), set_(std::move(set)), effort_(effort) {
+    known_ = known;
+  }
   bool Next() override;
   bool Seek(std::string_view) override { return false; }
   Status status() const override { return status_; }
@@ -148,7 +157,8 @@ class ZoneStream final : public KeyStream {
   struct Source {
     std::shared_ptr<TextSearch> search;
     std::vector<const Node*> nodes;
-    std::uint64_t num_rows;  // that meet the condition, about
+    std::vector<std::uint64_t> bits;  // of these among the conjuncts
+    std::uint64_t num_rows;           // that meet the condition, about
     std::uint64_t wanted;
   };
   // `range` is one of rows. It and `source` must outlive the stream.
@@ -188,8 +198,11 @@ class ZoneStream final : public KeyStream {
 // The rows of a range that are in a set, which is no complement.
 class SetStream final : public KeyStream {
  public:
-  SetStream(TableCore& core, const RecordRange& range, std::shared_ptr<const RowSet> set, bool is_reversed, QueryEffort* effort)
-      : rows_(core, range, is_reversed, effort), set_(std::move(set)) {}
+  SetStream(TableCore& core, const RecordRange& range, std::shared_ptr<const RowSet> set, const Known& known, bool is_reversed,
+            QueryEffort* effort)
+      : rows_(core, range, is_reversed, effort), set_(std::move(set)) {
+    known_ = known;
+  }
   bool Next() override;
   bool Seek(std::string_view) override { return false; }
   Status status() const override { return rows_.status(); }

@@ -73,7 +73,8 @@ struct Access {
   std::size_t order_at = 0;                                   // how many first bytes of each entry the order ignores
   // The conjuncts, by bit, that a row meets if and only if this access finds it.
   std::uint64_t exact = 0;
-  std::optional<std::uint64_t> count = {};  // entries, if they were counted
+  std::optional<std::uint64_t> moment = {};  // kNumbers: of the WriterGate, when the set was found
+  std::optional<std::uint64_t> count = {};   // entries, if they were counted
 
   // Whether its stream reads rows.
   bool ShowsRows() const { return (kind == Kind::kRange || in_key_order) && range.index == nullptr; }

@@ -64,8 +64,12 @@ class QueryRun {
   Status Scan(KeyStream& stream, ShowRef show);
   // Shows the row of this key. `order`, unless nullptr, is the value by which the row was found in
   // the order: a row that has another value by now is left out, because it no longer belongs there.
-  Status FetchRow(std::string_view key, const std::string* order, ShowRef show, bool* goes_on);
-  Status FetchRows(std::span<const std::string> keys, std::span<const std::string> orders, ShowRef show, bool* goes_on);
+  Status FetchRow(std::string_view key, const std::string* order, const KeyStream::Known& known, ShowRef show, bool* goes_on);
+  Status FetchRows(std::span<const std::string> keys, std::span<const std::string> orders, const KeyStream::Known& known, ShowRef show,
+                   bool* goes_on);
+  // Sets met_ for rows that have just been read.
+  void Note(const KeyStream::Known& known);
+  bool Matches(std::string_view key, const RowView& row) const { return filter_.MatchesRest(key, row, met_); }
   // Finds the first `most` rows behind after_ in the order.
   Status Sort(std::uint64_t most, std::vector<Item>* items);
   Status EachSorted(Query::Visit visit);
@@ -83,6 +87,7 @@ class QueryRun {
   std::optional<Item> after_;
   bool shows_keys_ = false;  // whether it shows keys without reading rows
   bool sorts_keys_ = false;  // whether it sorts keys without reading rows
+  std::uint64_t met_ = 0;    // the conjuncts, by bit, that the rows which are shown are known to meet
   absl::InlinedVector<std::string, 1> keys_;
   std::vector<std::string> orders_, rows_;
 };
