@@ -3,7 +3,7 @@
 // compares them.
 //
 //   import    Puts all rows into a new table without an index, into one with an index of words, and into
-//             one with an index of substrings, --batch rows in one step. Prints the seconds; those
+//             one with an index of substrings, --batch rows or 2 MiB in one step. Prints the seconds; those
 //             that the merging of what the load has left takes, if the engine has that; those of
 //             closing; the growth of peak memory (VmHWM, which counts pages of mapped files) since
 //             before the import; the bytes of the closed files, and once more after they are made as
@@ -21,7 +21,7 @@
 //   remove    The same: removes the rows that were put. Afterwards the table is as before, and all
 //             queries are counted again.
 //
-// Programs take --corpus=DIR/NAME --dir=DIR --batch=1000 --singles=N --seconds=S --budget=S.
+// Programs take --corpus=DIR/NAME --dir=DIR --batch=8000 --singles=N --seconds=S --budget=S.
 //
 // An engine is a class with the functions that TextsDriver calls. kIndices has the bits of its indices.
 // kBuilds says whether it can index a full table, kHasOwnWords whether its words are those of SQLite,
@@ -126,7 +126,7 @@ class Texts {
 
 struct TextsOptions {
   std::string corpus, dir = ".";
-  std::uint64_t batch = 1000, singles = 100'000;
+  std::uint64_t batch = 8000, singles = 100'000;
   double seconds = 20, budget = .2;
 };
 
@@ -157,6 +157,7 @@ class TextsDriver {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kBatchBytes = 2 << 20;
   static double Since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
   static const char* NameOf(unsigned kind) { return kind == 0 ? "none" : kind == kWords ? "words" : "grams"; }
 
@@ -188,8 +189,11 @@ class TextsDriver {
     Remove();
     const bool good = Measure("import", kind, [&] {
       if (!engine_.Open(path_, texts_, kind, true)) return false;
-      for (std::size_t i = 0; i < texts_.rows.size(); i += options_.batch) {
-        if (!engine_.Put(texts_.rows.data() + i, std::min<std::size_t>(options_.batch, texts_.rows.size() - i))) return false;
+      for (std::size_t i = 0, end; i < texts_.rows.size(); i = end) {
+        std::size_t bytes = 0;
+        for (end = i; end < texts_.rows.size() && end - i < options_.batch && bytes < kBatchBytes; ++end)
+          bytes += texts_.rows[end].bytes.size();
+        if (!engine_.Put(texts_.rows.data() + i, end - i)) return false;
       }
       return engine_.Flush();
     });
