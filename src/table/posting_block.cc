@@ -1,6 +1,8 @@
 #include "hako/table/posting_block.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
 #include "hako/base/assert.h"
 #include "hako/base/endian.h"
@@ -46,6 +48,34 @@ void AppendHead(std::size_t count, RowNumber begin, std::string* out) {
 }
 
 constexpr std::size_t kHeadMax = 3 + kVarint32SizeMax;
+constexpr std::uint64_t kHighBits = 0x8080808080808080;
+
+// Returns the end of so many varints; nullptr if there are fewer.
+const std::byte* SkipVarints(const std::byte* at, const std::byte* end, std::size_t count) {
+  for (; end - at >= 8; at += 8) {
+    const auto num_ends = static_cast<std::size_t>(std::popcount(~LoadLe<std::uint64_t>(at) & kHighBits));
+    if (num_ends >= count) break;
+    count -= num_ends;
+  }
+  for (; count > 0; ++at) {
+    if (at == end) return nullptr;
+    if (std::to_integer<unsigned>(*at) < 0x80) --count;
+  }
+  return at;
+}
+
+// Returns the end of the positions of so many numbers; nullptr if there are fewer.
+const std::byte* SkipPositions(const std::byte* at, const std::byte* end, std::size_t count) {
+  while (count > 0) {
+    if (at == end) return nullptr;
+    auto byte = std::to_integer<unsigned>(*at++);
+    count -= ~byte & 1;  // no other position of the number follows
+    for (; byte >= 0x80; byte = std::to_integer<unsigned>(*at++)) {
+      if (at == end) return nullptr;
+    }
+  }
+  return at;
+}
 
 }  // namespace
 
@@ -55,7 +85,8 @@ std::optional<PostingBlock> DecodePostingHead(std::string_view bytes) {
   return ReadHead(reader, &block) ? std::optional(block) : std::nullopt;
 }
 
-std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t end, std::vector<RowNumber>* numbers) {
+std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t end, std::vector<RowNumber>* numbers,
+                                           std::string_view* positions) {
   Reader reader(bytes);
   PostingBlock block;
   if (!ReadHead(reader, &block)) return std::nullopt;
@@ -65,7 +96,7 @@ std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t
   for (std::size_t i = before; i < numbers->size(); ++i) {
     for (; i + 8 <= numbers->size() && reader.left() >= 8; i += 8) {  // eight numbers in a byte each
       const auto eight = LoadLe<std::uint64_t>(reader.at);
-      if ((eight & 0x8080808080808080) != 0 || least + 8 * 0x80 >= end) break;
+      if ((eight & kHighBits) != 0 || least + 8 * 0x80 >= end) break;
       for (unsigned k = 0; k < 8; ++k) {
         least += eight >> (8 * k) & 0x7f;
         (*numbers)[i + k] = static_cast<RowNumber>(least++);
@@ -80,31 +111,41 @@ std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t
     }
     (*numbers)[i] = static_cast<RowNumber>(least++);
   }
+  if (positions != nullptr) {
+    *positions = bytes.substr(bytes.size() - reader.left());
+    return block;
+  }
   if (reader.left() == 0) return block;
   numbers->resize(before);
   return std::nullopt;
 }
 
-std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out) {
+std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out,
+                           std::span<const std::string_view> positions) {
+  HAKO_DCHECK(positions.empty() || positions.size() == numbers.size());
   char bytes[kPostingBytesMax + kVarint32SizeMax];
   auto* const first = reinterpret_cast<std::byte*>(bytes);
   std::byte* at = first;
-  std::size_t count = 0;
+  std::size_t count = 0, position_bytes = 0;
   for (std::uint64_t least = begin; count < numbers.size(); ++count) {
     HAKO_DCHECK(numbers[count] >= least);
     std::byte* const next = EncodeVarint(numbers[count] - least, at);
-    if (static_cast<std::size_t>(next - first) > kPostingBytesMax - kHeadMax) break;
+    const std::size_t more = positions.empty() ? 0 : positions[count].size();
+    if (static_cast<std::size_t>(next - first) + position_bytes + more > kPostingBytesMax - kHeadMax) break;
     at = next;
+    position_bytes += more;
     least = std::uint64_t{numbers[count]} + 1;
   }
   out->clear();
   AppendHead(count, begin, out);
   out->append(bytes, static_cast<std::size_t>(at - first));
+  for (std::size_t i = 0; i < count && !positions.empty(); ++i) out->append(positions[i]);
   return count;
 }
 
 // Only the place of the number changes, and the number behind it, which is stored minus this one.
-bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out) {
+bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out,
+                   const std::string_view* positions) {
   Reader reader(bytes);
   PostingBlock block;
   if (!ReadHead(reader, &block) || block.begin > number) return false;
@@ -116,7 +157,7 @@ bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, 
     // Eight numbers in a byte each.
     while (left > 8 && reader.left() > 8) {
       const auto eight = LoadLe<std::uint64_t>(reader.at);
-      if ((eight & 0x8080808080808080) != 0) break;
+      if ((eight & kHighBits) != 0) break;
       constexpr std::uint64_t kEven = 0x00ff00ff00ff00ff;
       const std::uint64_t sum = ((eight & kEven) + (eight >> 8 & kEven)) * 0x0001000100010001 >> 48;
       if (least + sum + 8 > number) break;
@@ -134,30 +175,78 @@ bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, 
   }
   const bool has_next = place != reader.at;
   if (has_next && (above >= end || least + above >= end)) return false;
-  if (adds == (has_next && least + above == number)) return false;
+  const bool is_there = has_next && least + above == number, moves = adds && is_there;
+  if (moves ? positions == nullptr : adds == is_there) return false;
+  const std::size_t num_before = block.count - left - (has_next ? 1 : 0);
   std::array<std::byte, 2 * kVarint64SizeMax> middle;
   std::byte* to = middle.data();
   const std::byte* rest = reader.at;
-  if (adds) {
+  if (moves) {
+    place = rest;
+  } else if (adds) {
     to = EncodeVarint(number - least, to);
     if (has_next) to = EncodeVarint(least + above - number - 1, to);
   } else if (left > 0) {
     std::uint64_t next = 0;
     if (!reader.Read(&next)) return false;
     rest = reader.at;
+    --left;
     to = EncodeVarint(above + next + 1, to);
   }
-  const auto size_of = [](const std::byte* from, const std::byte* behind) { return static_cast<std::size_t>(behind - from); };
-  if (size_of(first, place) + size_of(middle.data(), to) + size_of(rest, reader.end) > kPostingBytesMax - kHeadMax) return false;
-  out->clear();
-  AppendHead(adds ? block.count + 1 : block.count - 1, block.begin, out);
-  const auto append = [out, size_of](const std::byte* from, const std::byte* behind) {
-    out->append(reinterpret_cast<const char*>(from), size_of(from, behind));
+  const std::byte *rest_end = reader.end, *old_from = reader.end, *old_to = reader.end;  // the positions that are replaced
+  if (positions != nullptr) {
+    rest_end = SkipVarints(rest, reader.end, left);
+    old_from = rest_end == nullptr ? nullptr : SkipPositions(rest_end, reader.end, num_before);
+    old_to = old_from == nullptr ? nullptr : SkipPositions(old_from, reader.end, is_there ? 1 : 0);
+    if (old_to == nullptr) return false;
+  }
+  const auto part = [](const std::byte* from, const std::byte* behind) {
+    return std::string_view(reinterpret_cast<const char*>(from), static_cast<std::size_t>(behind - from));
   };
-  append(first, place);
-  append(middle.data(), to);
-  append(rest, reader.end);
+  const std::string_view new_positions = adds && positions != nullptr ? *positions : std::string_view();
+  if (moves && part(old_from, old_to) == new_positions) return false;
+  const std::string_view parts[] = {part(first, place),       part(middle.data(), to), part(rest, rest_end),
+                                    part(rest_end, old_from), new_positions,           part(old_to, reader.end)};
+  std::size_t size = 0;
+  for (const std::string_view one : parts) size += one.size();
+  if (size > kPostingBytesMax - kHeadMax) return false;
+  out->clear();
+  AppendHead(moves ? block.count : adds ? block.count + 1 : block.count - 1, block.begin, out);
+  for (const std::string_view one : parts) out->append(one);
   return true;
+}
+
+void AppendPositions(std::span<const std::uint32_t> positions, std::string* out) {
+  const std::size_t before = out->size();
+  std::uint64_t least = 0;  // the position before, plus 1
+  for (std::size_t i = 0; i < positions.size() && out->size() - before <= kPositionBytesMax; ++i) {
+    HAKO_DCHECK(positions[i] >= least);
+    AppendVarint((positions[i] + std::uint64_t{1} - least) << 1 | (i + 1 < positions.size() ? 1u : 0u), out);
+    least = positions[i] + std::uint64_t{1};
+  }
+  if (positions.empty() || out->size() - before > kPositionBytesMax) out->replace(before, out->npos, 1, '\0');
+}
+
+std::string_view TakePositions(std::string_view* bytes) {
+  const auto* const first = reinterpret_cast<const std::byte*>(bytes->data());
+  const std::byte* const end = SkipPositions(first, first + bytes->size(), 1);
+  const std::size_t size = end == nullptr ? 0 : static_cast<std::size_t>(end - first);
+  if (size > kPositionBytesMax) return {};
+  const std::string_view taken = bytes->substr(0, size);
+  bytes->remove_prefix(size);
+  return taken;
+}
+
+bool DecodePositions(std::string_view bytes, std::vector<std::uint32_t>* out) {
+  out->clear();
+  if (bytes == std::string_view("\0", 1)) return true;
+  Reader reader(bytes);
+  std::uint64_t least = 0, gap = 1;
+  do {
+    if (!reader.Read(&gap) || gap < 2 || (least += gap >> 1) > std::numeric_limits<std::uint32_t>::max()) return false;
+    out->push_back(static_cast<std::uint32_t>(least - 1));
+  } while ((gap & 1) != 0);
+  return reader.left() == 0;
 }
 
 bool KeyBlockReader::Begin(std::string_view bytes) {

@@ -1,4 +1,4 @@
-// The blocks of posting lists and of row numbers, beside plain vectors and maps.
+// The blocks of posting lists, with and without positions, and of row numbers, beside plain vectors and maps.
 #include "hako/table/posting_block.h"
 
 #include <gtest/gtest.h>
@@ -99,6 +99,150 @@ TEST(PostingBlockTest, DamagedBytesAreRefusedOrDecoded) {
     }
     (void)ChangePosting(bytes, PostingBlock::kNoEnd, static_cast<RowNumber>(random.Below(PostingBlock::kNoEnd)), random.Below(2) == 0,
                         &changed);
+  }
+}
+
+using Positions = std::vector<std::uint32_t>;
+
+Positions DrawPositions(Random& random) {
+  std::set<std::uint32_t> positions;
+  const std::uint64_t span = std::uint64_t{1} << random.Below(33);
+  for (std::uint64_t n = 1 + random.SkewedSize(6); n > 0; --n)
+    positions.insert(static_cast<std::uint32_t>(std::min<std::uint64_t>(random.Below(span), 0xffff'fffe)));
+  return {positions.begin(), positions.end()};
+}
+
+std::string BytesOf(const Positions& positions) {
+  std::string bytes;
+  AppendPositions(positions, &bytes);
+  return bytes;
+}
+
+TEST(PositionsTest, AreShortOrUnknown) {
+  Random random(TestSeed());
+  int num_unknown = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const Positions positions = DrawPositions(random);
+    std::string bytes = BytesOf(positions);
+    ASSERT_LE(bytes.size(), kPositionBytesMax);
+    Positions found = {7};
+    ASSERT_TRUE(DecodePositions(bytes, &found));
+    num_unknown += found.empty() ? 1 : 0;
+    if (found.empty()) {
+      EXPECT_GT(positions.size(), kPositionBytesMax / 5);
+      EXPECT_EQ(bytes, std::string(1, '\0'));
+    } else {
+      EXPECT_EQ(found, positions);
+    }
+    const std::string both = bytes + bytes + "rest";
+    std::string_view left = both;
+    EXPECT_EQ(TakePositions(&left), bytes);
+    EXPECT_EQ(TakePositions(&left), bytes);
+    EXPECT_EQ(left, "rest");
+    // What follows, or lacks, is damage.
+    EXPECT_FALSE(DecodePositions(bytes + bytes, &found));
+    EXPECT_FALSE(DecodePositions(bytes.substr(0, bytes.size() - 1), &found));
+  }
+  EXPECT_GT(num_unknown, 100);
+  EXPECT_LT(num_unknown, 15'000);
+  Positions many(kPositionBytesMax);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::uint32_t>(i);
+  EXPECT_EQ(BytesOf(many).size(), kPositionBytesMax);
+  many.push_back(static_cast<std::uint32_t>(many.size()));
+  EXPECT_EQ(BytesOf(many), std::string(1, '\0'));
+  std::string_view too_many = "\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\3\2";
+  EXPECT_TRUE(TakePositions(&too_many).empty()) << "a block with these could not be split";
+}
+
+// Blocks with positions: what is encoded is decoded, and is as large as it may be.
+TEST(PositionsTest, BlocksBesideAMap) {
+  Random random(TestSeed());
+  std::string bytes, changed, wanted;
+  int num_changed = 0, num_moved = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const auto begin = static_cast<RowNumber>(random.Below(2) == 0 ? 0 : random.Below(1u << 20));
+    const std::uint64_t end = random.Below(2) == 0 ? PostingBlock::kNoEnd : begin + 1 + random.Below(1u << 20);
+    std::map<RowNumber, std::string> model;
+    for (const RowNumber number : Draw(random, begin, end, random.Below(random.OneIn(4) ? 200 : 30)))
+      model[number] = BytesOf(random.OneIn(2) ? Positions{static_cast<std::uint32_t>(random.Below(60))} : DrawPositions(random));
+    Numbers numbers;
+    std::vector<std::string_view> positions;
+    const auto encode = [&](std::string* out) {
+      numbers.clear();
+      positions.clear();
+      for (const auto& [number, one] : model) {
+        numbers.push_back(number);
+        positions.push_back(one);
+      }
+      return EncodePostings(numbers, begin, out, positions);
+    };
+    const std::size_t count = encode(&bytes);
+    ASSERT_LE(bytes.size(), kPostingBytesMax);
+    if (count < model.size()) ASSERT_GT(bytes.size() + 16 + kPositionBytesMax, kPostingBytesMax) << "there was room";
+    model.erase(std::next(model.begin(), static_cast<std::ptrdiff_t>(count)), model.end());
+    Numbers found;
+    std::string_view rest;
+    ASSERT_TRUE(DecodePostings(bytes, end, &found, &rest));
+    ASSERT_EQ(found.size(), count);
+    for (const RowNumber number : found) ASSERT_EQ(TakePositions(&rest), model.at(number));
+    ASSERT_TRUE(rest.empty());
+    if (count > 0) EXPECT_FALSE(DecodePostings(bytes, end, &found)) << "without positions it is damaged";
+
+    const auto number = count > 0 && random.OneIn(2) ? numbers[random.Below(count)] : static_cast<RowNumber>(random.Below(end));
+    const bool adds = !random.OneIn(3);
+    const std::string added = model.contains(number) && random.OneIn(4) ? model[number] : BytesOf(DrawPositions(random));
+    const std::string_view view = added;
+    const bool is_done = ChangePosting(bytes, end, number, adds, &changed, &view);
+    const auto at = model.find(number);
+    if (number < begin || (adds ? at != model.end() && at->second == added : at == model.end())) {
+      ASSERT_FALSE(is_done);
+      continue;
+    }
+    num_moved += adds && at != model.end() ? 1 : 0;
+    if (adds)
+      model[number] = added;
+    else
+      model.erase(number);
+    const bool fits = encode(&wanted) == model.size();
+    ASSERT_EQ(is_done, fits) << model.size();
+    if (!fits) continue;
+    ASSERT_EQ(changed, wanted);
+    ++num_changed;
+  }
+  EXPECT_GT(num_changed, 2500);
+  EXPECT_GT(num_moved, 1000);
+}
+
+TEST(PositionsTest, DamagedBlocksAreRefusedOrDecoded) {
+  Random random(TestSeed());
+  std::string bytes, changed;
+  for (int i = 0; i < 10'000; ++i) {
+    const Numbers numbers = Draw(random, 0, PostingBlock::kNoEnd, 1 + random.Below(50));
+    std::vector<std::string> kept;
+    for (std::size_t n = 0; n < numbers.size(); ++n) kept.push_back(BytesOf(DrawPositions(random)));
+    const std::vector<std::string_view> views(kept.begin(), kept.end());
+    (void)EncodePostings(numbers, 0, &bytes, views);
+    if (random.Below(2) == 0)
+      bytes.resize(random.Below(bytes.size()));
+    else
+      bytes[random.Below(bytes.size())] ^= static_cast<char>(1 + random.Below(255));
+    const std::string exact(bytes);  // so that sanitizers see what is behind it
+    Numbers found;
+    std::string_view rest;
+    if (DecodePostings(exact, PostingBlock::kNoEnd, &found, &rest)) {
+      EXPECT_TRUE(std::is_sorted(found.begin(), found.end()));
+      for (std::size_t n = 0; n < found.size(); ++n) {
+        const std::string_view one = TakePositions(&rest);
+        Positions positions;
+        if (one.empty()) break;
+        if (DecodePositions(one, &positions)) EXPECT_TRUE(std::is_sorted(positions.begin(), positions.end()));
+      }
+    } else {
+      EXPECT_TRUE(found.empty());
+    }
+    const std::string_view some = views[0];
+    (void)ChangePosting(exact, PostingBlock::kNoEnd, static_cast<RowNumber>(random.Below(PostingBlock::kNoEnd)), random.OneIn(2), &changed,
+                        &some);
   }
 }
 

@@ -8,7 +8,11 @@
 //   (a value)      beginning, varint; 0 if there is none
 //                  the row numbers, varints: each minus the least one that is possible at its place,
 //                  which is the beginning of the block or the previous number plus 1
+//                  in an index with positions, behind all numbers, those of each in the same order
 //   (its key)      LIST 00 END, or LIST 01 of the last block: see table/index_key.h
+//   positions      where the word or q-gram is in the text of one row: varints, each the gap above the
+//                  position before, at first above -1, times 2, plus 1 if another one follows. A zero
+//                  byte if they would take more than kPositionBytesMax: then the row must be read
 //   key block      the keys of kKeysOfBlock rows by number: 4 bytes that tell by bit, little-endian,
 //                  which numbers are taken; then for each of these the length of the beginning that it
 //                  shares with the key before it, varint, the length of the rest, varint, and the rest
@@ -38,6 +42,7 @@ namespace hako::table {
 using RowNumber = std::uint32_t;
 
 inline constexpr std::size_t kPostingBytesMax = 256;
+inline constexpr std::size_t kPositionBytesMax = 40;
 inline constexpr unsigned kKeysOfBlock = 32;
 
 // The errors of those who read damaged blocks.
@@ -52,15 +57,27 @@ struct PostingBlock {
 };
 
 // Appends the row numbers of a block that ends at `end` to `numbers`. Returns nullopt if it is damaged.
-std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t end, std::vector<RowNumber>* numbers);
+// Unless `positions` is nullptr, the block has positions, and *positions receives the bytes of all.
+std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t end, std::vector<RowNumber>* numbers,
+                                           std::string_view* positions = nullptr);
 // Decodes only the head.
 std::optional<PostingBlock> DecodePostingHead(std::string_view bytes);
-// Replaces `out` by a block of as many of the numbers as fit, and returns how many.
-// REQUIRES: the numbers ascend, from `begin` on
-std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out);
+// Replaces `out` by a block of as many of the numbers as fit, and returns how many. If there are positions,
+// they are those of the numbers. REQUIRES: the numbers ascend, from `begin` on
+std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out,
+                           std::span<const std::string_view> positions = {});
 // Replaces `out` by the block that ends at `end` with one number more, or less. Returns false if the block has
 // the number already, or lacks it; if it begins behind it; if there is no room; or if the block is damaged.
-bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out);
+// Unless `positions` is nullptr, the block has positions; an added number gets these, also if it is there with others.
+bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out,
+                   const std::string_view* positions = nullptr);
+
+// Appends positions, which ascend.
+void AppendPositions(std::span<const std::uint32_t> positions, std::string* out);
+// Takes the positions of one number from the beginning of those of a block. Returns an empty view if they are damaged.
+std::string_view TakePositions(std::string_view* bytes);
+// Replaces `out` by the positions of one number, or by none if they are unknown. Returns false if they are damaged.
+bool DecodePositions(std::string_view bytes, std::vector<std::uint32_t>* out);
 
 // Reads the keys of a key block by ascending slots.
 class KeyBlockReader {
