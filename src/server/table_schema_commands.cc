@@ -12,8 +12,8 @@ namespace {
 
 constexpr auto kIndexVerbs = MakeKeywordTable("create", "drop", "list");
 enum IndexVerb { kCreate, kDrop, kListIndices };
-constexpr auto kIndexOptions = MakeKeywordTable("unique", "covering", "where", "q", "on");
-enum IndexOption { kUnique, kCovering, kWhere, kQ, kOn };
+constexpr auto kIndexOptions = MakeKeywordTable("unique", "positions", "covering", "where", "q", "on");
+enum IndexOption { kUnique, kPositions, kCovering, kWhere, kQ, kOn };
 constexpr auto kIndexKinds = MakeKeywordTable("ordered", "numeric", "token", "qgram");  // in the order of IndexKind
 
 constexpr auto kColumnVerbs = MakeKeywordTable("set", "list");
@@ -37,8 +37,8 @@ bool ParseIndex(Call& call, IndexOptions* index) {
   for (std::size_t i = 4; i < call.size(); ++i) {
     const int option = kIndexOptions.Find(call.arg(i));
     if (option == kOn) return ParseParts(call, i + 1, index);
-    if (option == kUnique) {
-      index->unique = true;
+    if (option == kUnique || option == kPositions) {
+      (option == kUnique ? index->unique : index->positions) = true;
       continue;
     }
     if (option < 0 || ++i == call.size()) break;
@@ -61,7 +61,7 @@ bool ParseIndex(Call& call, IndexOptions* index) {
 
 void ReplyIndex(ReplyWriter& reply, const IndexInfo& info) {
   const IndexOptions& index = info.options;
-  reply.Map(7);
+  reply.Map(8);
   reply.Bulk("name");
   reply.Bulk(index.name);
   reply.Bulk("columns");
@@ -79,6 +79,8 @@ void ReplyIndex(ReplyWriter& reply, const IndexInfo& info) {
   reply.Bulk(index.where);
   reply.Bulk("q");
   reply.Integer(index.q);
+  reply.Bulk("positions");
+  reply.Truth(index.positions);
   reply.Bulk("ready");
   reply.Truth(info.is_ready);
 }
@@ -97,8 +99,8 @@ void ChangeSchema(Call& call, F change) {
 
 }  // namespace
 
-// HAKO.TABLE INDEX CREATE name [UNIQUE] [COVERING n column ...] [WHERE condition] [Q n] ON column kind
-// [column kind ...]; INDEX DROP name; INDEX LIST.
+// HAKO.TABLE INDEX CREATE name [UNIQUE] [COVERING n column ...] [WHERE condition] [Q n] [POSITIONS] ON
+// column kind [column kind ...]; INDEX DROP name; INDEX LIST.
 void TableIndex(Call& call) {
   TableDBM* const table = TableOf(call);
   if (table == nullptr) return;

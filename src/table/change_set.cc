@@ -229,9 +229,13 @@ Status ChangeSet::AddPostings(TableCore& core, TakenNumbers& taken, State& state
     const RowView new_row(state.new_bytes, names);
     const ColumnId column = index->parts()[0].column;
     if (was_listed && state.has && index->DependsOnlyOnColumn() && has_same_text(old_row.Get(column), new_row.Get(column))) continue;
-    if (was_listed) index->ForEachList(state.key(), old_row, [&](std::string_view list) { postings_.Remove(list, *number); });
+    if (was_listed)
+      index->ForEachList(state.key(), old_row,
+                         [&](std::string_view list, std::uint32_t position) { postings_.Remove(list, *number, position); });
     const std::size_t before = postings_.num_changes();
-    if (state.has) index->ForEachList(state.key(), new_row, [&](std::string_view list) { postings_.Add(list, *number); });
+    if (state.has)
+      index->ForEachList(state.key(), new_row,
+                         [&](std::string_view list, std::uint32_t position) { postings_.Add(list, *number, position); });
     HAKO_RETURN_IF_ERROR(index->CheckNumWords(postings_.num_changes() - before));
   }
   return absl::OkStatus();

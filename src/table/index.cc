@@ -35,6 +35,8 @@ void AppendString(std::string_view text, std::string* out) {
   out->append(text);
 }
 
+constexpr std::uint64_t kPositionsFlag = 32;  // beside the unique flag, and q times 2
+
 // Reads what these functions append. `ok` is false from the first damage on.
 struct RecordReader {
   std::string_view rest;
@@ -71,6 +73,7 @@ std::string DefaultName(const IndexOptions& options) {
     }
     if (part.kind != IndexKind::kOrdered) absl::StrAppend(&name, ":", ToAbsl(NameOf(part.kind)));
     if (part.kind == IndexKind::kQGram && options.q != IndexOptions().q) absl::StrAppend(&name, ":", options.q);
+    if (options.positions) name += ":positions";
   }
   if (!options.where.empty()) absl::StrAppend(&name, " where ", options.where);
   return name;
@@ -112,6 +115,8 @@ Status CheckOptions(const IndexOptions& options) {
   if (has_words && (options.columns.size() > 1 || options.unique || !options.covering.empty()))
     return absl::InvalidArgumentError(
         absl::StrCat(TitleOf(options), ": one of words or q-grams has one column, is not unique and covers no other"));
+  if (options.positions && !has_words)
+    return absl::InvalidArgumentError(absl::StrCat(TitleOf(options), ": only an index of words or q-grams has positions"));
   if (options.q < 1 || options.q > 8)
     return absl::InvalidArgumentError(absl::StrCat(TitleOf(options), ": q must be 1 to 8, and is ", options.q));
   return absl::OkStatus();
@@ -194,13 +199,16 @@ void Index::ForEachList(std::string_view key, const RowView& row, VisitList visi
   static constexpr std::size_t kCharacterMax = 4, kGramMax = 8 * kCharacterMax;
   char list[3 + std::max(kWordMax, kGramMax)];
   const std::size_t begin = prefix_.copy(list, 3);
-  const auto show = [&](std::string_view word) { visit({list, begin + word.copy(list + begin, sizeof(list) - begin)}); };
+  const auto show = [&](std::string_view word, std::size_t position) {
+    visit({list, begin + word.copy(list + begin, sizeof(list) - begin)},
+          has_positions() ? static_cast<std::uint32_t>(position) : kNoPosition);
+  };
   if (parts_[0].kind == IndexKind::kToken) {
     for (WordReader reader(text); reader.Next();) {
-      if (reader.word().find('\0') == std::string_view::npos) show(reader.word());
+      if (reader.word().find('\0') == std::string_view::npos) show(reader.word(), reader.position());
     }
   } else {
-    ForEachGramBeginning(text, options_.q, show);
+    ForEachGramBeginning(text, options_.q, [&](std::string_view gram) { show(gram, static_cast<std::size_t>(gram.data() - text.data())); });
   }
 }
 
@@ -232,7 +240,7 @@ std::string Index::Encode(IndexState state) const {
   std::string record;
   AppendNumberTo(static_cast<std::uint64_t>(state), &record);
   AppendString(options_.name, &record);
-  AppendNumberTo((options_.unique ? 1u : 0u) | options_.q << 1, &record);
+  AppendNumberTo((options_.unique ? 1u : 0u) | options_.q << 1 | (options_.positions ? kPositionsFlag : 0u), &record);
   AppendNumberTo(options_.columns.size(), &record);
   for (const IndexColumn& part : options_.columns) {
     AppendNumberTo(static_cast<std::uint64_t>(part.kind), &record);
@@ -252,7 +260,9 @@ StatusOr<Index::Record> Index::Decode(std::string_view bytes) {
   options.name = record.String();
   const std::uint64_t flags = record.Number();
   options.unique = (flags & 1) != 0;
-  options.q = static_cast<unsigned>(flags >> 1);
+  options.q = static_cast<unsigned>(flags % kPositionsFlag >> 1);
+  options.positions = flags >= kPositionsFlag;
+  record.ok = record.ok && flags < 2 * kPositionsFlag;
   for (std::uint64_t count = record.Number(); record.ok && count > 0; --count) {
     const std::uint64_t kind = record.Number();
     record.ok = record.ok && kind <= static_cast<std::uint64_t>(IndexKind::kQGram);

@@ -108,7 +108,7 @@ class Builder {
       }
       const std::size_t before = postings_.num_changes();
       index_.ForEachList(KeyOf(i), RowView(rows_.values[i], &core_.catalogue.names()),
-                         [&](std::string_view list) { postings_.Add(list, *number); });
+                         [&](std::string_view list, std::uint32_t position) { postings_.Add(list, *number, position); });
       HAKO_RETURN_IF_ERROR(index_.CheckNumWords(postings_.num_changes() - before));
     }
     HAKO_RETURN_IF_ERROR(postings_.Plan(core_));
@@ -410,12 +410,15 @@ class Verifier {
         const std::string_view key = std::string_view(rows.keys[i]).substr(1);
         const std::optional<RowNumber> number = NumberOfRow(rows.values[i]);
         if (!number) return absl::DataLossError(absl::StrCat("row '", Printable(key), "' has no number for index ", index->name()));
-        index->ForEachList(key, RowView(rows.values[i], names_), [&](std::string_view list) { postings_.Add(list, *number); });
+        index->ForEachList(key, RowView(rows.values[i], names_),
+                           [&](std::string_view list, std::uint32_t position) { postings_.Add(list, *number, position); });
       }
       const Status planned = postings_.Plan(core_);
       if (absl::IsAborted(planned)) return absl::DataLossError(absl::StrCat("a posting list of index ", index->name(), " lacks a block"));
       HAKO_RETURN_IF_ERROR(planned);
-      if (postings_.size() != 0) return absl::DataLossError(absl::StrCat("a row lacks a word or q-gram in index ", index->name()));
+      if (postings_.size() != 0)
+        return absl::DataLossError(absl::StrCat(
+            "a row lacks a word or q-gram", index->has_positions() ? ", or has it at other positions," : "", " in index ", index->name()));
       num_postings_[index->number()] += postings_.num_numbers();
     }
     return absl::OkStatus();
@@ -458,8 +461,14 @@ class Verifier {
         end = 0;
       }
       numbers.clear();
-      const std::optional<PostingBlock> block = DecodePostings(cursor->value(), key->end, &numbers);
+      std::string_view positions;
+      const std::optional<PostingBlock> block =
+          DecodePostings(cursor->value(), key->end, &numbers, index->has_positions() ? &positions : nullptr);
       if (!block || key->list != list || block->begin != end) return damaged();
+      for (std::size_t i = 0; index->has_positions() && i < block->count; ++i) {
+        if (TakePositions(&positions).empty()) return damaged();
+      }
+      if (!positions.empty()) return damaged();
       end = key->end;
       num_postings_[index->number()] -= block->count;
     }

@@ -61,6 +61,12 @@ void SortUnique(Numbers* numbers) {
 // itself is the key of the last block of another one, if its word ends with the mark.
 std::string FirstBlock(std::string_view list) { return std::string(list).append(1, kBlockMark); }
 
+// Adds the numbers of a block.
+bool AddNumbers(const Index& index, std::string_view block, std::uint64_t end, Numbers* out) {
+  std::string_view unused;
+  return DecodePostings(block, end, out, index.has_positions() ? &unused : nullptr).has_value();
+}
+
 std::size_t NumCharacters(std::string_view text) {
   std::size_t count = 0;
   for (; !text.empty(); text.remove_prefix(text::CharacterLength(text))) ++count;
@@ -205,7 +211,7 @@ std::vector<const Index*> TextSearch::IndicesFor(std::span<const Node* const> no
   return indices;
 }
 
-Status TextSearch::Read(const std::string& list, std::uint64_t size, const Numbers* wanted, Numbers* out) {
+Status TextSearch::ReadBlocks(const std::string& list, std::uint64_t size, const Numbers* wanted, TakeBlock take) {
   static constexpr std::uint64_t kNumbersOfSeek = 256;
   const bool seeks = wanted != nullptr && static_cast<double>(wanted->size() * kNumbersOfSeek) < static_cast<double>(size) * part_;
   if (seeks && wanted->empty()) return absl::OkStatus();
@@ -219,8 +225,12 @@ Status TextSearch::Read(const std::string& list, std::uint64_t size, const Numbe
     AppendBlock(static_cast<std::uint32_t>(first + 1), &target);
     cursor->JumpBriefly(target);
   }
+  return ReadRest(cursor, list, first, end_, seeks ? std::span(*wanted) : std::span<const RowNumber>(), take);
+}
+
+Status TextSearch::Read(const Index& index, const std::string& list, std::uint64_t size, const Numbers* wanted, Numbers* out) {
   const std::size_t before = out->size();
-  HAKO_RETURN_IF_ERROR(ReadRest(cursor, list, first, end_, seeks ? std::span(*wanted) : std::span<const RowNumber>(), out));
+  HAKO_RETURN_IF_ERROR(ReadBlocks(list, size, wanted, [&](auto block, auto end) { return AddNumbers(index, block, end, out); }));
   if (!IsWindow()) return absl::OkStatus();
   const auto added = out->begin() + static_cast<std::ptrdiff_t>(before);
   out->erase(std::lower_bound(added, out->end(), end_), out->end());
@@ -228,14 +238,15 @@ Status TextSearch::Read(const std::string& list, std::uint64_t size, const Numbe
   return absl::OkStatus();
 }
 
-Status TextSearch::ReadAll(const std::string& beginning, Numbers* out) {
+Status TextSearch::ReadAll(const Index& index, const std::string& beginning, Numbers* out) {
   PooledCursor cursor(core_);
   std::string list = FirstBlock(beginning);
   for (cursor->Jump(list); cursor->Valid() && cursor->key().starts_with(beginning);) {
     const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
     if (!key) return absl::DataLossError("the key of a posting list is damaged");
     list = key->list;
-    HAKO_RETURN_IF_ERROR(ReadRest(cursor, list, 0, PostingBlock::kNoEnd, {}, out));
+    HAKO_RETURN_IF_ERROR(
+        ReadRest(cursor, list, 0, PostingBlock::kNoEnd, {}, [&](auto block, auto end) { return AddNumbers(index, block, end, out); }));
     const std::optional<BlockKey> last = cursor->Valid() ? ParseBlockKey(cursor->key()) : std::nullopt;
     if (last && last->list == list) cursor->Next();  // else the rest of the list was removed
   }
@@ -247,7 +258,7 @@ Status TextSearch::ReadAll(const std::string& beginning, Numbers* out) {
 // A block that a writer splits meanwhile may appear in a leaf that the cursor has left. Then the next block
 // does not begin where the last one ended, and the cursor goes back to the part between.
 Status TextSearch::ReadRest(PooledCursor& cursor, const std::string& list, std::uint64_t next, std::uint64_t end,
-                            std::span<const RowNumber> wanted, Numbers* out) {
+                            std::span<const RowNumber> wanted, TakeBlock take) {
   static constexpr int kReturnsMax = 1000;  // no writer splits a block as often between two moves
   std::string target;
   bool has_sought = next != 0;  // the block of `next`
@@ -272,7 +283,7 @@ Status TextSearch::ReadRest(PooledCursor& cursor, const std::string& list, std::
       seek();
       continue;
     }
-    if (!DecodePostings(cursor->value(), key->end, out)) return DamagedPostingsError();
+    if (!take(cursor->value(), key->end)) return DamagedPostingsError();
     next = key->end;
     has_sought = false;
     while (!wanted.empty() && wanted.front() < next) {
@@ -294,7 +305,8 @@ StatusOr<RowSet> TextSearch::FindInLists(const Lists& lists, const RowSet* among
   const Numbers* wanted = among == nullptr || among->is_complement ? nullptr : &among->numbers;
   if (lists.is_prefix || lists.is_union) {
     for (const auto& [size, list] : lists.by_size)
-      HAKO_RETURN_IF_ERROR(lists.is_prefix ? ReadAll(list, &set.numbers) : Read(list, size, wanted, &set.numbers));
+      HAKO_RETURN_IF_ERROR(lists.is_prefix ? ReadAll(*lists.index, list, &set.numbers)
+                                           : Read(*lists.index, list, size, wanted, &set.numbers));
     SortUnique(&set.numbers);
     return set;
   }
@@ -305,7 +317,7 @@ StatusOr<RowSet> TextSearch::FindInLists(const Lists& lists, const RowSet* among
       break;
     }
     Numbers numbers;
-    HAKO_RETURN_IF_ERROR(Read(list, size, wanted, &numbers));
+    HAKO_RETURN_IF_ERROR(Read(*lists.index, list, size, wanted, &numbers));
     SortUnique(&numbers);
     set.numbers = i == 0 ? std::move(numbers) : InBoth(set.numbers, numbers);
     if (set.numbers.empty()) break;

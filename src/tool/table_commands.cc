@@ -38,7 +38,7 @@ struct TableCommand {
   bool json = false;
   std::string name, kind = "ordered", where, on, covering, drop;  // index
   std::int64_t q = 3;
-  bool unique = false;
+  bool unique = false, positions = false;
 };
 
 int RunCreate(const TableCommand& given) {
@@ -139,6 +139,7 @@ void AppendIndex(const IndexInfo& info, std::string* out) {
   for (std::size_t i = 0; i < index.columns.size(); ++i)
     absl::StrAppend(out, i > 0 ? ", " : "", index.columns[i].column, " ", ToAbsl(NameOf(index.columns[i].kind)));
   if (index.unique) absl::StrAppend(out, "\tunique");
+  if (index.positions) absl::StrAppend(out, "\tpositions");
   if (!index.covering.empty()) absl::StrAppend(out, "\tcovers ", absl::StrJoin(index.covering, ", "));
   if (!index.where.empty()) absl::StrAppend(out, "\twhere ", index.where);
   absl::StrAppend(out, info.is_ready ? "\n" : "\tnot ready\n");
@@ -183,6 +184,7 @@ Json ToJson(const IndexInfo& info) {
   Json json = {{"name", index.name}, {"columns", std::move(columns)}, {"unique", index.unique}, {"covering", index.covering}};
   json["where"] = index.where.empty() ? Json() : Json(index.where);
   if (index.columns[0].kind == IndexKind::kQGram) json["q"] = index.q;
+  if (index.columns[0].kind >= IndexKind::kToken) json["positions"] = index.positions;
   json["ready"] = info.is_ready;
   return json;
 }
@@ -238,6 +240,7 @@ int RunIndex(const TableCommand& given) {
   index.unique = options.unique;
   index.where = options.where;
   index.q = static_cast<unsigned>(options.q);
+  index.positions = options.positions;
   IndexKind kind = IndexKind::kOrdered;
   for (const IndexKind one : {IndexKind::kNumeric, IndexKind::kToken, IndexKind::kQGram}) kind = options.kind == NameOf(one) ? one : kind;
   for (const auto part : absl::StrSplit(options.on, ',', absl::SkipEmpty())) {  // NAME or NAME:KIND
@@ -290,6 +293,7 @@ void AddIndexOptions(CLI::App* app, TableCommand& options) {
   app->add_option("--covering", options.covering, "Further columns that are stored with it")->type_name("COLUMNS");
   app->add_option("--where", options.where, "Only rows that meet this condition")->type_name("CONDITION");
   AddNumber(app, "--q", &options.q, "Characters of a q-gram, default 3", 1, 8);
+  app->add_flag("--positions", options.positions, "Positions of words or q-grams, which decide on phrases and long substrings");
   app->add_option("--drop", options.drop, "Drop this index")->type_name("NAME");
 }
 

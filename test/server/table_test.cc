@@ -218,18 +218,20 @@ TEST_F(ServedTableTest, MakesIndices) {
   RespClient client = server.Connect();
   PutTenRows(client);
   EXPECT_EQ(Ask(client, {"index", "create", "by_n", "covering", "1", "s", "where", "n >= 1", "on", "n", "ordered"}), "+OK\r\n");
-  EXPECT_EQ(Ask(client, {"index", "CREATE", "words", "on", "t", "token"}), "+OK\r\n");
+  EXPECT_EQ(Ask(client, {"index", "CREATE", "words", "positions", "on", "t", "token"}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"index", "create", "u", "unique", "on", "s", "ordered"}),
             "-ERR index u cannot be unique: row 'r2' has the value of another one\r\n");
   EXPECT_EQ(Ask(client, {"index", "create", "by_n", "on", "s", "ordered"}),
             "-ERR the table has an index by_n: give this one another name\r\n");
   EXPECT_EQ(Ask(client, {"put", "w", "t", "some words here"}), "+OK\r\n");  // in the pool
   EXPECT_EQ(Ask(client, {"query", "select key where t all 'words'"}), "*1\r\n*2\r\n" + Bulk("key") + Bulk("w"));
+  EXPECT_EQ(Ask(client, {"query", "select key where t phrase 'words here'"}), "*1\r\n*2\r\n" + Bulk("key") + Bulk("w"));
   EXPECT_EQ(Ask(client, {"index", "drop", "words"}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"index", "drop", "words"}), "-ERR there is no index 'words'\r\n");
-  EXPECT_EQ(Ask(client, {"index", "list"}), "*1\r\n*14\r\n" + Bulk("name") + Bulk("by_n") + Bulk("columns") + "*2\r\n" + Bulk("n") +
+  EXPECT_EQ(Ask(client, {"index", "list"}), "*1\r\n*16\r\n" + Bulk("name") + Bulk("by_n") + Bulk("columns") + "*2\r\n" + Bulk("n") +
                                                 Bulk("ordered") + Bulk("unique") + ":0\r\n" + Bulk("covering") + "*1\r\n" + Bulk("s") +
-                                                Bulk("where") + Bulk("n >= 1") + Bulk("q") + ":3\r\n" + Bulk("ready") + ":1\r\n");
+                                                Bulk("where") + Bulk("n >= 1") + Bulk("q") + ":3\r\n" + Bulk("positions") + ":0\r\n" +
+                                                Bulk("ready") + ":1\r\n");
   EXPECT_EQ(Ask(client, {"column", "set", "n", "string"}), "-ERR column 'n': row 'r0' has a value of another type\r\n");
   EXPECT_EQ(Ask(client, {"column", "set", "n", "int64", "unique"}), "+OK\r\n");
   EXPECT_EQ(Ask(client, {"put", "other", "n", "9"}), "-ERR column 'n': another row has the value, and index n is unique\r\n");
@@ -262,6 +264,7 @@ TEST_F(ServedTableTest, RefusesBadInputInOneLine) {
       {{"index", "create", "i", "covering", "1", "on", "n", "numeric"}, "-ERR syntax error\r\n"},
       {{"index", "create", "i", "q", "9", "on", "n", "qgram"}, "-ERR Q is from 1 to 8\r\n"},
       {{"index", "create", "i", "where", "n >", "on", "n", "ordered"}, "-ERR "},
+      {{"index", "create", "i", "positions", "on", "n", "ordered"}, "-ERR index i: only an index of words or q-grams has positions\r\n"},
       {{"index", "none"}, "-ERR syntax error\r\n"},
       {{"column", "set", "n", "int64", "none"}, "-ERR syntax error\r\n"},
       {{"put", std::string(1025, 'k'), "a", "1"}, "-ERR a primary key of 1025 bytes exceeds the limit of 1024 bytes\r\n"},

@@ -208,6 +208,7 @@ const std::vector<NamedCall> kRefused = {
      [](TableDBM& t) {
        return t.CreateIndex({.columns = {{"new", IndexKind::kToken}}, .unique = true});
      }},
+    {"ordered index with positions", [](TableDBM& t) { return t.CreateIndex({.columns = {{"new"}}, .positions = true}); }},
     {"index of no q",
      [](TableDBM& t) {
        return t.CreateIndex({.columns = {{"new", IndexKind::kQGram}}, .q = 0});
@@ -295,7 +296,7 @@ const std::vector<NamedCall> kSucceeding = {
     {"unique index", [](TableDBM& t) { return t.CreateIndex({.columns = {{"t"}}, .unique = true, .where = "new is null"}); }},
     {"index of words",
      [](TableDBM& t) {
-       return t.CreateIndex({.columns = {{"t", IndexKind::kQGram}}});
+       return t.CreateIndex({.columns = {{"t", IndexKind::kQGram}}, .positions = true});
      }},
     {"removal of an index", [](TableDBM& t) { return t.DropIndex("words"); }},
     {"clear", [](TableDBM& t) { return t.Clear(); }}};

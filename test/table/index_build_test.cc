@@ -34,6 +34,8 @@ const std::vector<NamedIndex> kIndices = {
     {"numeric", {.name = "i", .columns = {{"n", IndexKind::kNumeric}}}},
     {"token", {.name = "i", .columns = {{"t", IndexKind::kToken}}}},
     {"qgram", {.name = "i", .columns = {{"t", IndexKind::kQGram}}}},
+    {"token_positions", {.name = "i", .columns = {{"t", IndexKind::kToken}}, .positions = true}},
+    {"qgram_positions", {.name = "i", .columns = {{"t", IndexKind::kQGram}}, .positions = true}},
     {"covering", {.name = "i", .columns = {{"s"}}, .covering = {"n", "t"}}},
     {"partial", {.name = "i", .columns = {{"n", IndexKind::kNumeric}}, .where = "status = 'open'"}},
     {"partial_of_absent", {.name = "i", .columns = {{"s"}}, .where = "gone is null"}},

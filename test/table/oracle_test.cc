@@ -254,6 +254,7 @@ class Trial {
     if (random_.OneIn(3)) {
       index.options.columns = {{random_.OneIn(2) ? "t" : draw_.Column(), random_.OneIn(2) ? IndexKind::kToken : IndexKind::kQGram}};
       index.options.q = static_cast<unsigned>(1 + random_.Below(3));
+      index.options.positions = random_.OneIn(2);
     } else {
       std::vector<std::string> columns = kColumns;
       for (std::uint64_t i = 1 + (random_.OneIn(2) ? random_.Below(3) : 0); i > 0; --i) {

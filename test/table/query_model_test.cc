@@ -26,6 +26,8 @@ const std::vector<IndexOptions> kIndices = {
     {.columns = {{"t", IndexKind::kToken}}},
     {.columns = {{"t", IndexKind::kQGram}}},
     {.columns = {{"s", IndexKind::kQGram}}, .q = 2},
+    {.columns = {{"t", IndexKind::kToken}}, .positions = true},
+    {.columns = {{"t", IndexKind::kQGram}}, .q = 2, .positions = true},
     {.name = "s and n", .columns = {{"s"}, {"n", IndexKind::kNumeric}}},
     {.name = "covers", .columns = {{"n", IndexKind::kNumeric}}, .covering = {"s"}},
     {.name = "part", .columns = {{"s"}}, .where = "n >= 5"},

@@ -35,7 +35,7 @@ using testing::Not;
 using Rows = std::map<std::string, std::map<std::string, std::string>>;
 
 const std::vector<IndexOptions> kIndices = {{.name = "numbers", .columns = {{"n", IndexKind::kNumeric}}},
-                                            {.name = "words", .columns = {{"t", IndexKind::kToken}}},
+                                            {.name = "words", .columns = {{"t", IndexKind::kToken}}, .positions = true},
                                             {.name = "grams", .columns = {{"t", IndexKind::kQGram}}, .where = "status = 'open'"},
                                             {.name = "unique", .columns = {{"u"}}, .unique = true, .covering = {"n"}}};
 

@@ -81,7 +81,7 @@ StatusOr<Rows> Recover(const Image& file, const Image& log) {
 
 const IndexOptions kIndices[] = {{.columns = {{"n", IndexKind::kNumeric}}},
                                  {.columns = {{"t", IndexKind::kToken}}},
-                                 {.columns = {{"t", IndexKind::kQGram}}},
+                                 {.columns = {{"t", IndexKind::kQGram}}, .positions = true},
                                  {.columns = {{"s"}}, .covering = {"n"}},
                                  {.name = "unique", .columns = {{"s"}, {"u"}}, .unique = true}};
 

@@ -235,6 +235,8 @@ TEST_F(TableCommandTest, ColumnsAndSchemaAreListed) {
           .exit_code,
       0);
   ASSERT_EQ(RunTool({"table", "index", path_, "--on", "name:qgram", "--where", "mail is not null"}).exit_code, 0);
+  ASSERT_EQ(RunTool({"table", "index", path_, "--on", "name:token", "--positions"}).exit_code, 0);
+  ASSERT_EQ(RunTool({"table", "index", path_, "--on", "name", "--positions"}).exit_code, 2);
   EXPECT_EQ(RunTool({"table", "columns", path_}).out, "name\tstring\tnot_null\nmail\tstring\tunique\nx\tany\n");
   const auto lines = SplitLines(RunTool({"table", "columns", path_, "--json"}).out);
   ASSERT_THAT(lines, SizeIs(3));
@@ -243,12 +245,15 @@ TEST_F(TableCommandTest, ColumnsAndSchemaAreListed) {
   EXPECT_EQ(schema["closed"], true);
   ASSERT_EQ(schema["columns"].size(), 3u);
   EXPECT_EQ(schema["columns"][1]["unique"], true);
-  ASSERT_EQ(schema["indices"].size(), 2u);
+  ASSERT_EQ(schema["indices"].size(), 3u);
   EXPECT_EQ(schema["indices"][1]["columns"][0]["kind"], "qgram");
   EXPECT_EQ(schema["indices"][1]["q"], 3);
+  EXPECT_EQ(schema["indices"][1]["positions"], false);
   EXPECT_EQ(schema["indices"][1]["ready"], true);
+  EXPECT_EQ(schema["indices"][2]["positions"], true);
   EXPECT_THAT(RunTool({"table", "schema", path_}).out, AllOf(StartsWith("schema\tclosed"), HasSubstr("column\tname\tstring\tnot_null\n"),
-                                                             HasSubstr("index\tname:qgram where mail is not null\tname qgram")));
+                                                             HasSubstr("index\tname:qgram where mail is not null\tname qgram"),
+                                                             HasSubstr("index\tname:token:positions\tname token\tpositions\n")));
 }
 
 class TableRows : public TableCommandTest {

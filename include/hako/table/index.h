@@ -26,6 +26,7 @@
 #include "hako/base/status.h"
 #include "hako/table/filter.h"
 #include "hako/table/index_key.h"
+#include "hako/table/posting_block.h"
 #include "hako/table/row.h"
 #include "hako/table/schema.h"
 
@@ -91,15 +92,19 @@ class Index {
   const std::string& prefix() const { return prefix_; }  // with which the keys of its entries begin
   bool is_unique() const { return options_.unique; }
   bool is_text() const { return parts_[0].kind == IndexKind::kToken || parts_[0].kind == IndexKind::kQGram; }
+  // Whether its posting lists have positions: of a word how many words are before it, of a q-gram where it
+  // begins in the text, in bytes.
+  bool has_positions() const { return options_.positions; }
   // Whether the value of an entry has a row with all columns of the index.
   bool is_covering() const { return !options_.covering.empty(); }
   const std::vector<ColumnId>& covered() const { return covered_; }  // ascending
 
-  using VisitList = FunctionRef<void(std::string_view list)>;
+  using VisitList = FunctionRef<void(std::string_view list, std::uint32_t position)>;
   // Calls visit with the list of each word or q-gram of a row (table/index_key.h), in the order of the text,
   // with repetitions. `list` is valid during the call. A q-gram ends before a zero byte; at the end of the
   // text and before a zero byte there are shorter ones, so each substring without a zero byte that is not
-  // longer than a q-gram begins one. REQUIRES: is_text()
+  // longer than a q-gram begins one. `position` is kNoPosition in an index without positions.
+  // REQUIRES: is_text()
   void ForEachList(std::string_view key, const RowView& row, VisitList visit) const;
   // Returns the list of a word. REQUIRES: is_text()
   std::string List(std::string_view word) const {

@@ -43,6 +43,8 @@ using RowNumber = std::uint32_t;
 
 inline constexpr std::size_t kPostingBytesMax = 256;
 inline constexpr std::size_t kPositionBytesMax = 40;
+// Where a word or q-gram is in a text that is no longer than a row; in an index without positions this one.
+inline constexpr std::uint32_t kNoPosition = 0x7fff'ffff;
 inline constexpr unsigned kKeysOfBlock = 32;
 
 // The errors of those who read damaged blocks.

@@ -67,6 +67,9 @@ struct IndexOptions {
   std::vector<std::string> covering = {};  // further columns that an entry has, so that a query need not read rows
   std::string where = {};                  // a condition (table/query_text.h): the index has only rows that meet it
   unsigned q = 3;                          // characters of a q-gram, 1 to 8
+  // Whether an index of words or q-grams has their positions. Then phrases, and substrings longer than a
+  // q-gram, are found without reading rows; the index is about three times as large.
+  bool positions = false;
 };
 
 // The description of an index of a table.

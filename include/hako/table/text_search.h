@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/table/condition.h"
 #include "hako/table/index.h"
@@ -85,13 +86,18 @@ class TextSearch {
   // Whether it pays to look for `count` more numbers in posting lists in order to read fewer than `num_rows` rows.
   bool Pays(std::uint64_t count, std::uint64_t num_rows) const;
   bool IsWindow() const { return begin_ != 0 || end_ != PostingBlock::kNoEnd; }
-  // Adds the numbers of a list in the window to `out`. `wanted`, unless nullptr, are those that are looked for.
-  Status Read(const std::string& list, std::uint64_t size, const std::vector<RowNumber>* wanted, std::vector<RowNumber>* out);
+  // Calls take(block, end) for the blocks of a list that may have numbers in the window. `take` returns false if the
+  // block is damaged. `wanted`, unless nullptr, are the numbers that are looked for.
+  using TakeBlock = FunctionRef<bool(std::string_view block, std::uint64_t end)>;
+  Status ReadBlocks(const std::string& list, std::uint64_t size, const std::vector<RowNumber>* wanted, TakeBlock take);
+  // Adds the numbers of a list in the window to `out`.
+  Status Read(const Index& index, const std::string& list, std::uint64_t size, const std::vector<RowNumber>* wanted,
+              std::vector<RowNumber>* out);
   // Adds the numbers of all lists with this beginning, as they come.
-  Status ReadAll(const std::string& beginning, std::vector<RowNumber>* out);
+  Status ReadAll(const Index& index, const std::string& beginning, std::vector<RowNumber>* out);
   // Reads the blocks of [next, end) of the list at the cursor.
   Status ReadRest(PooledCursor& cursor, const std::string& list, std::uint64_t next, std::uint64_t end, std::span<const RowNumber> wanted,
-                  std::vector<RowNumber>* out);
+                  TakeBlock take);
   StatusOr<RowSet> FindInLists(const Lists& lists, const RowSet* among);
 
   TableCore& core_;
