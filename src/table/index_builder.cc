@@ -416,7 +416,7 @@ class Verifier {
       const Status planned = postings_.Plan(core_);
       if (absl::IsAborted(planned)) return absl::DataLossError(absl::StrCat("a posting list of index ", index->name(), " lacks a block"));
       HAKO_RETURN_IF_ERROR(planned);
-      if (postings_.size() != 0)
+      if (postings_.HasChanges())
         return absl::DataLossError(absl::StrCat(
             "a row lacks a word or q-gram", index->has_positions() ? ", or has it at other positions," : "", " in index ", index->name()));
       num_postings_[index->number()] += postings_.num_numbers();

@@ -288,9 +288,12 @@ Status PostingWriter::PlanBlock(const List& list, std::uint64_t end, std::option
   const std::optional<PostingBlock> block = before ? Decode(operation, *before) : PostingBlock();
   if (!block) return DamagedPostingsError();
   if (changes.front().number < block->begin) return MismatchError();
-  // The builder of an index may add a number that is to be removed between this reading and the step.
-  const bool only_adds = std::ranges::all_of(changes, [](const NumberChange& change) { return change.adds != 0; });
-  if (!Apply(changes, operation.has_positions) && only_adds) return absl::OkStatus();
+  if (!Apply(changes, operation.has_positions)) {
+    operation.value = operation.before;
+    operation.is_there = operation.was_there;
+    operations_.push_back(operation);
+    return absl::OkStatus();
+  }
   const bool is_behind = before_.numbers.empty() || changes.front().number > before_.numbers.back();
   operation.is_there = !after_.numbers.empty() || block->begin != 0 || end != PostingBlock::kNoEnd;
   std::span<const RowNumber> left = after_.numbers;
@@ -360,8 +363,10 @@ std::optional<Action> PostingWriter::VisitKeys(const Operation& operation, std::
 std::optional<Action> PostingWriter::Visit(std::size_t i, std::optional<std::string_view> found) {
   const Operation& operation = operations_[i];
   if (operation.is_of_keys) return VisitKeys(operation, found);
-  if (found.has_value() == operation.was_there && (!found || *found == operation.before))
+  if (found.has_value() == operation.was_there && (!found || *found == operation.before)) {
+    if (operation.was_there == operation.is_there && operation.value == operation.before) return Action::Keep();
     return operation.is_there ? Action::Set(operation.value) : Action::Remove();
+  }
   if (operation.is_part || !found) return std::nullopt;
   const auto changes = std::span(changes_).subspan(operation.first_change, operation.num_changes);
   if (ChangeInPlace(operation, *found)) return Action::Set(Keep(buffer_));

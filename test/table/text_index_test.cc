@@ -19,6 +19,7 @@
 #include "hako/table/index_key.h"
 #include "hako/table/posting_block.h"
 #include "hako/table/table_dbm.h"
+#include "support/hooked_store.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
@@ -268,6 +269,35 @@ TEST(TextIndexTest, QueriesBesideAWriterMissNoOtherRow) {
   is_over = true;
   writer.join();
   EXPECT_THAT(table->Verify(), IsOk());
+}
+
+// Then the row is as it was read, and its lists are not as they were planned.
+TEST(TextIndexTest, RowThatChangesBackWhileItIsChangedGetsItsWords) {
+  for (const bool positions : {false, true}) {
+    for (int first = 0; first < 8; ++first) {
+      for (int second = first + 1; second < 8; ++second) {
+        SCOPED_TRACE(std::to_string(first) + " " + std::to_string(second));
+        const auto hook = std::make_shared<StoreHook>();
+        ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(HookedStore<>::InMemory(hook), {}));
+        ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kToken}}, .positions = positions}), IsOk());
+        for (std::uint64_t i = 0; i < 3; ++i) ASSERT_THAT(table->Put(KeyOf(i), {{"t", "none of two words"}}), IsOk());
+        int calls = 0;
+        bool is_changing = false;
+        hook->before = [&](StoreHook::Call) {
+          if (is_changing) return absl::OkStatus();
+          if (calls != first && calls != second) return ++calls, absl::OkStatus();
+          is_changing = true;
+          EXPECT_THAT(table->Update(KeyOf(1), {{"t", calls++ == first ? "two words apples" : "none of two words"}}), IsOk());
+          is_changing = false;
+          return absl::OkStatus();
+        };
+        ASSERT_THAT(table->Update(KeyOf(1), {{"t", "two words of apples"}}), IsOk());
+        hook->before = nullptr;
+        EXPECT_THAT(table->Select().Where(Column("t").HasPhrase("two words")).Keys(), IsOkAndHolds(testing::SizeIs(3)));
+        ASSERT_THAT(table->Verify(), IsOk());
+      }
+    }
+  }
 }
 
 std::size_t NumKeyBlocks(const std::string& path) {

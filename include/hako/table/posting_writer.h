@@ -7,11 +7,12 @@
 // block would have to be split, or is gone, the step is aborted, and is planned again.
 //
 // A step that adds a number to a list, or removes it, also shows the record of the row with this number,
-// and aborts if that is not as it was read. So a list in which Plan finds the number need not be looked at
-// again. While an index is being built its builder adds numbers without changing rows: a number that is
-// to be removed may be absent when Plan looks, and there in the step.
+// and aborts if that is not as it was read. A block that is as it should be is shown, too: the row may have
+// changed and changed back since Plan has read the block. While an index is being built its builder adds numbers
+// without changing rows.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -59,6 +60,10 @@ class PostingWriter {
 
   // How many changes of lists there are. Repetitions that follow each other count once.
   std::size_t num_changes() const { return num_changes_; }
+  // After Plan: whether any block is not as the changes demand.
+  bool HasChanges() const {
+    return std::ranges::any_of(operations_, [](const Operation& one) { return one.was_there != one.is_there || one.before != one.value; });
+  }
   // After Plan: how many numbers were added to lists or removed from them.
   std::uint64_t num_numbers() const { return changes_.size(); }
   // Whether this object has grown so large that its thread should not keep it.
