@@ -146,9 +146,17 @@ std::uint64_t TextSearch::SizeAbout(const std::string& list, bool is_prefix) {
   const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
   const std::optional<PostingBlock> block = DecodePostingHead(cursor->value());
   if (!key || !block || key->list != list) return 0;
+  const std::uint64_t count = std::max<std::size_t>(block->count, 1), end = key->end;
+  if (end == PostingBlock::kNoEnd) return block->count;
   std::string last = list;
   AppendLastBlock(&last);
-  return key->end == PostingBlock::kNoEnd ? block->count : (cursor->CountAbout(last) + 1) * std::max<std::uint64_t>(block->count, 1);
+  const std::uint64_t most = (cursor->CountAbout(last) + 1) * count;
+  // Blocks are longer than most records, of which as many are counted as a page has on average. So the numbers are
+  // taken to be as dense as in the first block, within bounds.
+  cursor->JumpBriefly(last);
+  const std::optional<PostingBlock> rest = cursor->Valid() && cursor->key() == last ? DecodePostingHead(cursor->value()) : std::nullopt;
+  const std::uint64_t dense = rest ? rest->begin / end * count + rest->begin % end * count / end + rest->count : most;
+  return std::clamp(dense, most / 16, most);
 }
 
 std::optional<TextSearch::Size> TextSearch::SizeOf(const Node& node) { return Serve(node).size; }
