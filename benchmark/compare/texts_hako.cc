@@ -1,4 +1,5 @@
-// hako's TableDBM with its default options: an index of tokens and one of 3-grams.
+// hako's TableDBM with its default options: an index of tokens and one of 3-grams, with --positions=1 with
+// positions.
 #include "hako/table/table_dbm.h"
 #include "texts.h"
 
@@ -9,6 +10,7 @@ class TextsHako {
   static constexpr const char* kName = "hako";
   static constexpr unsigned kIndices = kWords | kGrams;
   static constexpr bool kBuilds = true, kHasOwnWords = false, kFindsMore = false;
+  static inline bool has_positions = false;
 
   bool Open(const std::string& path, const Texts& texts, unsigned indices, bool creates) {
     TableOptions options;
@@ -33,7 +35,8 @@ class TextsHako {
   }
   bool Flush() { return true; }
   bool Build(unsigned kind) {
-    return Good(table_->CreateIndex({.columns = {{columns_.back(), kind == kWords ? IndexKind::kToken : IndexKind::kQGram}}}));
+    return Good(table_->CreateIndex(
+        {.columns = {{columns_.back(), kind == kWords ? IndexKind::kToken : IndexKind::kQGram}}, .positions = has_positions}));
   }
   bool Merge(unsigned) { return true; }
   bool Compact() { return Good(table_->Rebuild()); }
@@ -93,4 +96,8 @@ class TextsHako {
 
 }  // namespace hako::compare
 
-int main(int argc, char** argv) { return hako::compare::TextsMain<hako::compare::TextsHako>(argc, argv); }
+int main(int argc, char** argv) {
+  using hako::compare::TextsHako;
+  for (int i = 1; i < argc; ++i) TextsHako::has_positions = TextsHako::has_positions || argv[i] == std::string_view("--positions=1");
+  return hako::compare::TextsMain<TextsHako>(argc, argv);
+}

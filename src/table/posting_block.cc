@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "hako/base/assert.h"
 #include "hako/base/endian.h"
@@ -237,16 +236,37 @@ std::string_view TakePositions(std::string_view* bytes) {
   return taken;
 }
 
-bool DecodePositions(std::string_view bytes, std::vector<std::uint32_t>* out) {
-  out->clear();
-  if (bytes == std::string_view("\0", 1)) return true;
-  Reader reader(bytes);
-  std::uint64_t least = 0, gap = 1;
+bool SkipPositions(std::string_view* bytes, std::size_t count) {
+  const auto* const first = reinterpret_cast<const std::byte*>(bytes->data());
+  const std::byte* const end = SkipPositions(first, first + bytes->size(), count);
+  if (end != nullptr) bytes->remove_prefix(static_cast<std::size_t>(end - first));
+  return end != nullptr;
+}
+
+bool ReadPositions(std::string_view* bytes, Positions* out) {
+  // Most often there is one position, in a byte or two.
+  const auto byte = [bytes](std::size_t i) { return static_cast<unsigned char>((*bytes)[i]); };
+  if (bytes->size() > 1 && (byte(0) & 1) == 0 && byte(0) != 0 && (byte(0) < 0x80 || (byte(1) < 0x80 && byte(1) != 0))) {
+    const unsigned gap = byte(0) < 0x80 ? byte(0) : (byte(0) & 0x7f) | static_cast<unsigned>(byte(1)) << 7;
+    out->count = 1;
+    out->at[0] = (gap >> 1) - 1;
+    bytes->remove_prefix(byte(0) < 0x80 ? 1 : 2);
+    return true;
+  }
+  Reader reader(*bytes);
+  std::uint64_t least = 0, gap = 0;
+  out->count = 0;
   do {
-    if (!reader.Read(&gap) || gap < 2 || (least += gap >> 1) > std::numeric_limits<std::uint32_t>::max()) return false;
-    out->push_back(static_cast<std::uint32_t>(least - 1));
+    if (!reader.Read(&gap)) return false;
+    if (gap < 2) {
+      if (gap == 1 || out->count != 0) return false;
+      break;  // unknown
+    }
+    if (out->count == out->at.size() || (least += gap >> 1) > kNoPosition) return false;
+    out->at[out->count++] = static_cast<std::uint32_t>(least - 1);
   } while ((gap & 1) != 0);
-  return reader.left() == 0;
+  bytes->remove_prefix(bytes->size() - reader.left());
+  return true;
 }
 
 bool KeyBlockReader::Begin(std::string_view bytes) {

@@ -7,7 +7,9 @@
 
 #include "hako/base/assert.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/table/filter.h"
 #include "hako/table/index_key.h"
+#include "hako/table/key_stream.h"
 #include "hako/table/words.h"
 #include "hako/text/text_encoding.h"
 
@@ -84,12 +86,19 @@ RowSet Intersection(const RowSet& a, const RowSet& b) {
 }
 
 // A pattern that is not longer than a q-gram begins one wherever it occurs; a longer one has all its
-// q-grams where it occurs.
+// q-grams where it occurs. Their positions tell whether they are there in a row.
 std::optional<TextSearch::Lists> TextSearch::GramsOf(const Node& node, const Index& index) const {
-  static constexpr std::size_t kGramsMax = 8;
+  static constexpr std::size_t kGramsMax = 8, kPatternMax = 128;
   const std::string_view given = node.values[0].get().bytes(), pattern = WithoutCutCharacters(given);
   const std::size_t size = NumCharacters(pattern);
   if (pattern.empty()) return std::nullopt;
+  const bool is_beginning = node.op == Op::kBegins;
+  if (index.has_positions() && (size > index.options().q || (size == index.options().q && is_beginning)) && size <= kPatternMax &&
+      pattern.size() == given.size() && pattern.find('\0') == pattern.npos) {
+    Lists lists{.index = &index, .by_size = {}, .offsets = OffsetsOfGrams(pattern, index.options().q), .is_exact = node.op != Op::kEnds};
+    for (const auto& [gram, offsets] : lists.offsets) lists.by_size.emplace_back(0, index.List(gram));
+    return lists;
+  }
   Lists lists{.index = &index, .by_size = {}, .is_exact = node.op == Op::kContains && pattern.size() == given.size()};
   if (size <= index.options().q) {
     if (pattern.find('\0') != pattern.npos) return std::nullopt;
@@ -121,15 +130,17 @@ std::optional<TextSearch::Lists> TextSearch::ListsOf(const Node& node) const {
       Lists lists{.index = index, .by_size = {}, .is_union = node.op == Op::kAnyWord, .is_exact = true};
       std::vector<std::string> words = node.words;
       if (node.op == Op::kPhrase) {
-        lists.is_exact = words.size() == 1;
+        lists.is_exact = words.size() == 1 || index->has_positions();
+        if (words.size() > 1 && index->has_positions()) lists.offsets = OffsetsOfWords(words);
         std::sort(words.begin(), words.end());
         words.erase(std::unique(words.begin(), words.end()), words.end());
       }
       for (const std::string& word : words) lists.by_size.emplace_back(0, index->List(word));
-      best = std::move(lists);
+      if (!best || lists.is_exact || !best->is_exact) best = std::move(lists);
     } else if (node.op == Op::kContains || node.op == Op::kBegins || node.op == Op::kEnds) {
       std::optional<Lists> lists = GramsOf(node, *index);
-      if (lists && (!best || (best->is_prefix && !lists->is_prefix))) best = std::move(lists);
+      const bool is_better = best && lists && (best->is_prefix == lists->is_prefix ? lists->is_exact && !best->is_exact : best->is_prefix);
+      if (lists && (!best || is_better)) best = std::move(lists);
     }
   }
   if (best && best->index->where().node() != nullptr) best->is_exact = false;  // a NOT would have rows outside the index
@@ -155,7 +166,7 @@ std::uint64_t TextSearch::SizeAbout(const std::string& list, bool is_prefix) {
   // taken to be as dense as in the first block, within bounds.
   cursor->JumpBriefly(last);
   const std::optional<PostingBlock> rest = cursor->Valid() && cursor->key() == last ? DecodePostingHead(cursor->value()) : std::nullopt;
-  const std::uint64_t dense = rest ? rest->begin / end * count + rest->begin % end * count / end + rest->count : most;
+  const std::uint64_t dense = rest && end != 0 ? rest->begin / end * count + rest->begin % end * count / end + rest->count : most;
   return std::clamp(dense, most / 16, most);
 }
 
@@ -168,13 +179,15 @@ const TextSearch::Served& TextSearch::Serve(const Node& node) {
   if (node.op == Op::kAnd || node.op == Op::kOr || node.op == Op::kNot) {
     served.size = SizeOfParts(node);
   } else if ((served.lists = ListsOf(node))) {
+    auto& by_size = served.lists->by_size;
+    for (auto& [size, list] : by_size) size = SizeAbout(list, served.lists->is_prefix);
+    std::sort(by_size.begin(), by_size.end());
+    if (!served.lists->offsets.empty() && node.op != Op::kPhrase) KeepNeeded(&*served.lists);
     std::uint64_t sum = 0, least = kAll;
-    for (auto& [size, list] : served.lists->by_size) {
-      size = SizeAbout(list, served.lists->is_prefix);
+    for (const auto& [size, list] : by_size) {
       sum += size;
       least = std::min(least, size);
     }
-    std::sort(served.lists->by_size.begin(), served.lists->by_size.end());
     served.size = Size{served.lists->is_union ? std::min(sum, kAll) : least, sum, served.lists->is_prefix};
   }
   return served_.emplace(&node, std::move(served)).first->second;
@@ -308,9 +321,60 @@ Status TextSearch::ReadRest(PooledCursor& cursor, const std::string& list, std::
   }
 }
 
-StatusOr<RowSet> TextSearch::FindInLists(const Lists& lists, const RowSet* among) {
+// Removes the longest lists of q-grams, as long as the others cover the substring.
+void TextSearch::KeepNeeded(Lists* lists) {
+  std::vector<const PatternOffsets::value_type*> grams;
+  for (const auto& [size, list] : lists->by_size) grams.push_back(lists->OffsetsOf(list));
+  RemoveCovered(&grams);
+  std::erase_if(lists->by_size, [&](const auto& one) { return std::ranges::count(grams, lists->OffsetsOf(one.second)) == 0; });
+}
+
+StatusOr<RowSet> TextSearch::FindByPositions(const Node& node, const Lists& lists, const Numbers* wanted) {
+  static constexpr std::size_t kTestedMax = 64;
+  PositionMatch match(node.op == Op::kBegins, begin_, end_);
+  RowSet set{.numbers = {}, .is_complement = false, .is_exact = lists.is_exact};
+  for (const auto& [size, list] : lists.by_size) {
+    const bool is_first = list == lists.by_size[0].second;
+    if (!is_first && set.numbers.empty()) break;
+    if (!is_first && !Pays(size, set.numbers.size())) {
+      set.is_exact = false;
+      break;
+    }
+    match.BeginList(lists.OffsetsOf(list)->second);
+    HAKO_RETURN_IF_ERROR(ReadBlocks(list, size, wanted, [&match](auto block, auto end) { return match.TakeBlock(block, end); }));
+    set.numbers = match.EndList();
+    wanted = &set.numbers;
+  }
+  if (!set.is_exact) return set;
+  Numbers undecided = match.Undecided();
+  set.is_exact = undecided.size() <= std::max(kTestedMax, set.numbers.size() / 2);  // else the query reads nearly as many rows
+  if (set.is_exact) HAKO_RETURN_IF_ERROR(TestRows(node, *lists.index, std::move(undecided), &set.numbers));
+  return set;
+}
+
+Status TextSearch::TestRows(const Node& node, const Index& index, Numbers rows, Numbers* numbers) {
+  if (rows.empty()) return absl::OkStatus();
+  Numbers kept;
+  std::string bytes;
+  NumberStream stream(core_, std::make_shared<const RowSet>(RowSet{.numbers = rows}), effort_);
+  while (stream.Next()) {
+    const Status read = core_.FetchRow(stream.key(), &bytes);
+    if (!read.ok() && !absl::IsNotFound(read)) return read;
+    if (effort_ != nullptr && !effort_->TakeRow(bytes.size())) return effort_->error();
+    const std::optional<RowNumber> number = read.ok() ? NumberOfRow(bytes) : std::nullopt;
+    if (!number || !std::binary_search(rows.begin(), rows.end(), *number)) continue;  // the row was removed meanwhile
+    if (MeetsLeaf(node, RowView(bytes, &core_.catalogue.names()).Get(index.parts()[0].column), effort_)) kept.push_back(*number);
+  }
+  HAKO_RETURN_IF_ERROR(stream.status());
+  SortUnique(&kept);
+  *numbers = InEither(Without(*numbers, rows), kept);
+  return absl::OkStatus();
+}
+
+StatusOr<RowSet> TextSearch::FindInLists(const Node& node, const Lists& lists, const RowSet* among) {
   RowSet set{.numbers = {}, .is_complement = false, .is_exact = lists.is_exact};
   const Numbers* wanted = among == nullptr || among->is_complement ? nullptr : &among->numbers;
+  if (!lists.offsets.empty()) return FindByPositions(node, lists, wanted);
   if (lists.is_prefix || lists.is_union) {
     for (const auto& [size, list] : lists.by_size)
       HAKO_RETURN_IF_ERROR(lists.is_prefix ? ReadAll(*lists.index, list, &set.numbers)
@@ -385,7 +449,7 @@ StatusOr<RowSet> TextSearch::Find(const Node& node, const RowSet* among) {
     default: {
       const Served& served = Serve(node);
       HAKO_DCHECK(served.lists.has_value());
-      return FindInLists(*served.lists, among);
+      return FindInLists(node, *served.lists, among);
     }
   }
 }

@@ -102,17 +102,24 @@ TEST(PostingBlockTest, DamagedBytesAreRefusedOrDecoded) {
   }
 }
 
-using Positions = std::vector<std::uint32_t>;
+using PositionList = std::vector<std::uint32_t>;
 
-Positions DrawPositions(Random& random) {
+PositionList DrawPositions(Random& random) {
   std::set<std::uint32_t> positions;
   const std::uint64_t span = std::uint64_t{1} << random.Below(33);
   for (std::uint64_t n = 1 + random.SkewedSize(6); n > 0; --n)
-    positions.insert(static_cast<std::uint32_t>(std::min<std::uint64_t>(random.Below(span), 0xffff'fffe)));
+    positions.insert(static_cast<std::uint32_t>(std::min<std::uint64_t>(random.Below(span), kNoPosition - 1)));
   return {positions.begin(), positions.end()};
 }
 
-std::string BytesOf(const Positions& positions) {
+bool Read(std::string_view bytes, PositionList* out) {
+  Positions positions;
+  if (!ReadPositions(&bytes, &positions) || !bytes.empty()) return false;
+  out->assign(positions.at.begin(), positions.at.begin() + static_cast<std::ptrdiff_t>(positions.count));
+  return true;
+}
+
+std::string BytesOf(const PositionList& positions) {
   std::string bytes;
   AppendPositions(positions, &bytes);
   return bytes;
@@ -122,11 +129,11 @@ TEST(PositionsTest, AreShortOrUnknown) {
   Random random(TestSeed());
   int num_unknown = 0;
   for (int i = 0; i < 20'000; ++i) {
-    const Positions positions = DrawPositions(random);
+    const PositionList positions = DrawPositions(random);
     std::string bytes = BytesOf(positions);
     ASSERT_LE(bytes.size(), kPositionBytesMax);
-    Positions found = {7};
-    ASSERT_TRUE(DecodePositions(bytes, &found));
+    PositionList found = {7};
+    ASSERT_TRUE(Read(bytes, &found));
     num_unknown += found.empty() ? 1 : 0;
     if (found.empty()) {
       EXPECT_GT(positions.size(), kPositionBytesMax / 5);
@@ -139,13 +146,16 @@ TEST(PositionsTest, AreShortOrUnknown) {
     EXPECT_EQ(TakePositions(&left), bytes);
     EXPECT_EQ(TakePositions(&left), bytes);
     EXPECT_EQ(left, "rest");
+    left = both;
+    EXPECT_TRUE(SkipPositions(&left, 2));
+    EXPECT_EQ(left, "rest");
     // What follows, or lacks, is damage.
-    EXPECT_FALSE(DecodePositions(bytes + bytes, &found));
-    EXPECT_FALSE(DecodePositions(bytes.substr(0, bytes.size() - 1), &found));
+    EXPECT_FALSE(Read(bytes + bytes, &found));
+    EXPECT_FALSE(Read(bytes.substr(0, bytes.size() - 1), &found));
   }
   EXPECT_GT(num_unknown, 100);
   EXPECT_LT(num_unknown, 15'000);
-  Positions many(kPositionBytesMax);
+  PositionList many(kPositionBytesMax);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::uint32_t>(i);
   EXPECT_EQ(BytesOf(many).size(), kPositionBytesMax);
   many.push_back(static_cast<std::uint32_t>(many.size()));
@@ -164,7 +174,7 @@ TEST(PositionsTest, BlocksBesideAMap) {
     const std::uint64_t end = random.Below(2) == 0 ? PostingBlock::kNoEnd : begin + 1 + random.Below(1u << 20);
     std::map<RowNumber, std::string> model;
     for (const RowNumber number : Draw(random, begin, end, random.Below(random.OneIn(4) ? 200 : 30)))
-      model[number] = BytesOf(random.OneIn(2) ? Positions{static_cast<std::uint32_t>(random.Below(60))} : DrawPositions(random));
+      model[number] = BytesOf(random.OneIn(2) ? PositionList{static_cast<std::uint32_t>(random.Below(60))} : DrawPositions(random));
     Numbers numbers;
     std::vector<std::string_view> positions;
     const auto encode = [&](std::string* out) {
@@ -233,9 +243,9 @@ TEST(PositionsTest, DamagedBlocksAreRefusedOrDecoded) {
       EXPECT_TRUE(std::is_sorted(found.begin(), found.end()));
       for (std::size_t n = 0; n < found.size(); ++n) {
         const std::string_view one = TakePositions(&rest);
-        Positions positions;
+        PositionList positions;
         if (one.empty()) break;
-        if (DecodePositions(one, &positions)) EXPECT_TRUE(std::is_sorted(positions.begin(), positions.end()));
+        if (Read(one, &positions)) EXPECT_TRUE(std::is_sorted(positions.begin(), positions.end()));
       }
     } else {
       EXPECT_TRUE(found.empty());

@@ -76,10 +76,15 @@ bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, 
 
 // Appends positions, which ascend.
 void AppendPositions(std::span<const std::uint32_t> positions, std::string* out);
-// Takes the positions of one number from the beginning of those of a block. Returns an empty view if they are damaged.
+// Take the positions of one number, or of `count` ones, from the beginning of those of a block. Return an empty view, or
+// false, if they are damaged. ReadPositions decodes them; there are none if they are unknown.
 std::string_view TakePositions(std::string_view* bytes);
-// Replaces `out` by the positions of one number, or by none if they are unknown. Returns false if they are damaged.
-bool DecodePositions(std::string_view bytes, std::vector<std::uint32_t>* out);
+bool SkipPositions(std::string_view* bytes, std::size_t count);
+struct Positions {
+  std::size_t count = 0;
+  std::array<std::uint32_t, kPositionBytesMax> at;  // ascending
+};
+bool ReadPositions(std::string_view* bytes, Positions* out);
 
 // Reads the keys of a key block by ascending slots.
 class KeyBlockReader {

@@ -14,8 +14,8 @@
 // Results stream: memory does not grow with their number, except where a query must group, or sort
 // because no index serves OrderBy (with Limit it keeps only that many rows).
 // TableOptions::sort_bytes limits that memory (ResourceExhausted). A query by text indices keeps 4 bytes for
-// each row that they find. With a limit, in the order of the keys, it finds the first rows without the others if
-// rows were put in about that order, or before the first text index was created.
+// each row that they find, and some 20 while positions decide. With a limit, in the order of the keys, it finds the
+// first rows without the others if rows were put in about that order, or before the first text index was created.
 //
 // A query is not a snapshot. A row that is not changed meanwhile is shown exactly once if it meets
 // the condition. Every row that is shown met the condition when it was read. If only keys are

@@ -5,6 +5,8 @@
 // conditions are operations on sets. The smallest lists are read first; a list is not read if looking at
 // the rows that are left costs less, and only those of its blocks are read that may have such a row.
 //
+// Phrases, and substrings longer than a q-gram, have exact sets if the index has positions.
+//
 // A set can be found in part, for a window of row numbers: see TextStream (table/key_stream.h).
 #pragma once
 
@@ -22,6 +24,7 @@
 #include "hako/base/status.h"
 #include "hako/table/condition.h"
 #include "hako/table/index.h"
+#include "hako/table/position_match.h"
 #include "hako/table/posting_block.h"
 #include "hako/table/query_effort.h"
 #include "hako/table/table_core.h"
@@ -69,9 +72,14 @@ class TextSearch {
   struct Lists {
     const Index* index = nullptr;
     std::vector<std::pair<std::uint64_t, std::string>> by_size;  // ascending; the sizes are estimates
+    PatternOffsets offsets = {};                                 // of their words; empty: the numbers suffice
     bool is_union = false;                                       // else an intersection
     bool is_prefix = false;                                      // all lists that begin with the only one
     bool is_exact = false;
+
+    const PatternOffsets::value_type* OffsetsOf(std::string_view list) const {
+      return &*offsets.find(std::string(list.substr(index->prefix().size())));
+    }
   };
   struct Served {
     std::optional<Size> size;
@@ -79,6 +87,7 @@ class TextSearch {
   };
 
   const Served& Serve(const Node& node);
+  static void KeepNeeded(Lists* lists);
   std::optional<Size> SizeOfParts(const Node& node);
   std::optional<Lists> ListsOf(const Node& node) const;
   std::optional<Lists> GramsOf(const Node& node, const Index& index) const;
@@ -98,7 +107,10 @@ class TextSearch {
   // Reads the blocks of [next, end) of the list at the cursor.
   Status ReadRest(PooledCursor& cursor, const std::string& list, std::uint64_t next, std::uint64_t end, std::span<const RowNumber> wanted,
                   TakeBlock take);
-  StatusOr<RowSet> FindInLists(const Lists& lists, const RowSet* among);
+  StatusOr<RowSet> FindInLists(const Node& node, const Lists& lists, const RowSet* among);
+  StatusOr<RowSet> FindByPositions(const Node& node, const Lists& lists, const std::vector<RowNumber>* wanted);
+  // Reads rows, and removes those from `numbers` that do not meet the condition.
+  Status TestRows(const Node& node, const Index& index, std::vector<RowNumber> rows, std::vector<RowNumber>* numbers);
 
   TableCore& core_;
   const std::vector<const Index*> indices_;
