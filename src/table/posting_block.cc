@@ -122,7 +122,8 @@ std::optional<PostingBlock> DecodePostings(std::string_view bytes, std::uint64_t
 std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, std::string* out,
                            std::span<const std::string_view> positions) {
   HAKO_DCHECK(positions.empty() || positions.size() == numbers.size());
-  char bytes[kPostingBytesMax + kVarint32SizeMax];
+  const std::size_t most = (positions.empty() ? kPostingBytesMax : kPostingBytesMaxWithPositions) - kHeadMax;
+  char bytes[kPostingBytesMaxWithPositions + kVarint32SizeMax];
   auto* const first = reinterpret_cast<std::byte*>(bytes);
   std::byte* at = first;
   std::size_t count = 0, position_bytes = 0;
@@ -130,7 +131,7 @@ std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, 
     HAKO_DCHECK(numbers[count] >= least);
     std::byte* const next = EncodeVarint(numbers[count] - least, at);
     const std::size_t more = positions.empty() ? 0 : positions[count].size();
-    if (static_cast<std::size_t>(next - first) + position_bytes + more > kPostingBytesMax - kHeadMax) break;
+    if (static_cast<std::size_t>(next - first) + position_bytes + more > most) break;
     at = next;
     position_bytes += more;
     least = std::uint64_t{numbers[count]} + 1;
@@ -208,7 +209,7 @@ bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, 
                                     part(rest_end, old_from), new_positions,           part(old_to, reader.end)};
   std::size_t size = 0;
   for (const std::string_view one : parts) size += one.size();
-  if (size > kPostingBytesMax - kHeadMax) return false;
+  if (size > (positions == nullptr ? kPostingBytesMax : kPostingBytesMaxWithPositions) - kHeadMax) return false;
   out->clear();
   AppendHead(moves ? block.count : adds ? block.count + 1 : block.count - 1, block.begin, out);
   for (const std::string_view one : parts) out->append(one);

@@ -66,7 +66,7 @@ class Pair {
     TableBatch batch;
     for (std::uint64_t n = random_.OneIn(2) ? 1 : random_.Below(100); n > 0; --n) {
       const std::string key = KeyOf(random_.Below(200));
-      const std::string text = random_.OneIn(30) ? Text(3000) : random_.OneIn(8) ? Text(200) : Text(12);
+      const std::string text = random_.OneIn(30) ? Text(3000) : random_.OneIn(8) ? Text(400) : Text(12);
       switch (random_.Below(8)) {
         case 0:
           batch.Remove(key);
@@ -194,7 +194,7 @@ TEST(PositionIndexTest, UpdateThatOnlyMovesWordsMovesPositions) {
   ASSERT_THAT(table->Verify(), IsOk());
   // To more positions than a list has, and back.
   std::string many;
-  for (int i = 0; i < 100; ++i) many += "red green blue ";
+  for (int i = 0; i < 300; ++i) many += "red green blue ";
   ASSERT_THAT(table->Update(KeyOf(9), {{"t", many}}), IsOk());
   EXPECT_EQ(count(Column("t").HasPhrase("blue red")), 1u);
   ASSERT_THAT(table->Verify(), IsOk());

@@ -1,8 +1,8 @@
 // Blocks of posting lists and of row numbers, as they are stored.
 //
 // A row of a table with text indices has a number (table/row_numbers.h). The posting list of a word or
-// q-gram has the numbers of the rows in which it occurs, ascending, in blocks of at most
-// kPostingBytesMax bytes. So a change of one row rewrites one block of each of its words.
+// q-gram has the numbers of the rows in which it occurs, ascending, in blocks of at most kPostingBytesMax
+// bytes, or kPostingBytesMaxWithPositions. So a change of one row rewrites one block of each of its words.
 //
 //   posting block  head, varint: the number of row numbers times 2, plus 1 if a beginning follows
 //   (a value)      beginning, varint; 0 if there is none
@@ -41,8 +41,9 @@ namespace hako::table {
 
 using RowNumber = std::uint32_t;
 
-inline constexpr std::size_t kPostingBytesMax = 256;
-inline constexpr std::size_t kPositionBytesMax = 40;
+inline constexpr std::size_t kPostingBytesMax = 256, kPostingBytesMaxWithPositions = 512;
+inline constexpr std::size_t kPositionBytesMax = 120;
+static_assert(kPositionBytesMax <= kPostingBytesMaxWithPositions / 4, "a block can be split");
 // Where a word or q-gram is in a text that is no longer than a row; in an index without positions this one.
 inline constexpr std::uint32_t kNoPosition = 0x7fff'ffff;
 inline constexpr unsigned kKeysOfBlock = 32;
