@@ -2,7 +2,15 @@
 
 #include <utility>
 
+#include "hako/text/text_encoding.h"
+
 namespace hako::table {
+
+std::string PrintableKey(std::string_view key) {
+  std::string text;
+  text::AppendPrintable(key.substr(0, 64), &text);
+  return text;
+}
 
 Status TableCore::FetchRow(std::string_view key, std::string* bytes) {
   HAKO_RETURN_IF_ERROR(CheckKey(key));

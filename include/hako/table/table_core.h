@@ -40,6 +40,9 @@ class RowKeyBuffer {
   char bytes_[1 + TableLimits::kKeySize];
 };
 
+// The key of a row, or its beginning, as errors show it.
+std::string PrintableKey(std::string_view key);
+
 inline Status CheckKey(std::string_view key) {
   return key.size() <= TableLimits::kKeySize ? absl::OkStatus() : TooLargeError("a primary key", key.size(), TableLimits::kKeySize);
 }
