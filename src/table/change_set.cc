@@ -57,16 +57,16 @@ Status ChangeSet::Resolve(TableCore& core, std::span<const Change> changes, NewC
 
 Status ChangeSet::Try(TableCore& core, std::span<const Change> changes) {
   core.gate.AssertEntered();
-  num_states_ = num_texts_ = 0;
+  num_texts_ = 0;
   num_rows_added_ = 0;
   num_changed_ = 0;
-  state_of_.clear();
   old_.Clear();
   new_.Clear();
-  const bool is_single = changes.size() == 1;
+  HAKO_RETURN_IF_ERROR(ReadRows(core, changes));
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const auto cells = std::span(cells_).subspan(begins_[i], begins_[i + 1] - begins_[i]);
-    if (const Status status = Apply(core, changes[i], cells, is_single); !status.ok()) return WithKey(status, changes[i].key, is_single);
+    const Status status = Apply(core, changes[i], cells, states_[state_of_change_[i]]);
+    if (!status.ok()) return WithKey(status, changes[i].key, changes.size() == 1);
   }
   postings_.Clear();
   retired_.clear();
@@ -79,48 +79,58 @@ Status ChangeSet::Try(TableCore& core, std::span<const Change> changes) {
   return absl::OkStatus();
 }
 
-Status ChangeSet::FindState(TableCore& core, std::string_view key, bool is_single, State** found) {
-  if (!is_single) {
-    const auto it = state_of_.find(key);
-    if (it != state_of_.end()) {
-      *found = &states_[it->second];
-      return absl::OkStatus();
-    }
-    state_of_.emplace(key, static_cast<std::uint32_t>(num_states_));
+// Reads the rows together.
+Status ChangeSet::ReadRows(TableCore& core, std::span<const Change> changes) {
+  num_states_ = 0;
+  state_of_.clear();
+  state_of_change_.clear();
+  keys_.clear();
+  if (changes.size() > 1) state_of_.reserve(changes.size());
+  for (const Change& change : changes) {
+    const auto found = changes.size() == 1 ? std::pair(state_of_.end(), true) : state_of_.try_emplace(change.key, num_states_);
+    state_of_change_.push_back(found.second ? num_states_ : found.first->second);
+    if (!found.second) continue;
+    if (num_states_ == states_.size()) states_.emplace_back();
+    states_[num_states_++].row_key.assign(1, kRowSpace).append(change.key);
   }
-  if (num_states_ == states_.size()) states_.emplace_back();
-  State& state = states_[num_states_++];
-  state.row_key.assign(1, kRowSpace).append(key);
-  const Status status = core.store->FetchTo(state.row_key, &state.old_bytes);
-  if (!status.ok() && !absl::IsNotFound(status)) return status;
-  state.had = state.has = status.ok();
-  if (!state.had) state.old_bytes.clear();
-  state.new_bytes = state.old_bytes;
-  *found = &state;
-  return absl::OkStatus();
+  for (State& state : std::span(states_).first(num_states_)) keys_.push_back(state.row_key);
+  const auto note = [this](std::size_t i, bool is_there) {
+    State& state = states_[i];
+    state.had = state.has = is_there;
+    if (!is_there) state.old_bytes.clear();
+    state.new_bytes = state.old_bytes;
+  };
+  if (num_states_ == 1) {
+    const Status status = core.store->FetchTo(states_[0].row_key, &states_[0].old_bytes);
+    if (status.ok() || absl::IsNotFound(status)) return note(0, status.ok()), absl::OkStatus();
+    return status;
+  }
+  const auto sink = [this](std::size_t i, std::size_t size) {
+    states_[i].old_bytes.resize(size);
+    return states_[i].old_bytes.data();
+  };
+  return core.store->FetchMulti(keys_, sink, note);
 }
 
-Status ChangeSet::Apply(TableCore& core, const Change& change, std::span<const CellOf> cells, bool is_single) {
-  State* state = nullptr;
-  HAKO_RETURN_IF_ERROR(FindState(core, change.key, is_single, &state));
+Status ChangeSet::Apply(TableCore& core, const Change& change, std::span<const CellOf> cells, State& state) {
   using Kind = ChangeKind;
   if (change.only_if != nullptr) {
-    const bool matches = state->has && change.only_if->Matches(change.key, RowView(state->new_bytes, &core.catalogue.names()));
+    const bool matches = state.has && change.only_if->Matches(change.key, RowView(state.new_bytes, &core.catalogue.names()));
     if (change.only_if->IsStopped()) return change.only_if->error();
     if (!matches) return absl::OkStatus();
     ++num_changed_;
   }
-  if (change.kind == Kind::kPutKeep && state->has) return PresentError();
-  if ((change.kind == Kind::kUpdate || change.kind == Kind::kRemove) && !state->has) return AbsentError();
+  if (change.kind == Kind::kPutKeep && state.has) return PresentError();
+  if ((change.kind == Kind::kUpdate || change.kind == Kind::kRemove) && !state.has) return AbsentError();
   if (change.kind == Kind::kRemove) {
-    state->has = false;
-    state->new_bytes.clear();
+    state.has = false;
+    state.new_bytes.clear();
     return absl::OkStatus();
   }
-  const bool merges = state->has && (change.kind == Kind::kUpdate || change.kind == Kind::kAppend);
-  const RowView old_row = merges ? RowView(state->new_bytes, &core.catalogue.names()) : RowView();
-  HAKO_RETURN_IF_ERROR(Build(core, change, cells, merges ? &old_row : nullptr, &state->new_bytes));
-  state->has = true;
+  const bool merges = state.has && (change.kind == Kind::kUpdate || change.kind == Kind::kAppend);
+  const RowView old_row = merges ? RowView(state.new_bytes, &core.catalogue.names()) : RowView();
+  HAKO_RETURN_IF_ERROR(Build(core, change, cells, merges ? &old_row : nullptr, &state.new_bytes));
+  state.has = true;
   return absl::OkStatus();
 }
 
@@ -226,6 +236,7 @@ Status ChangeSet::AddPostings(TableCore& core, TakenNumbers& taken, State& state
       SetNumberOfRow(*number, &state.new_bytes);
       postings_.AddKey(*number, state.key());
     }
+    if (was_listed && index->state() == IndexState::kBuilding) index->changed().Add(*number);
     const RowView new_row(state.new_bytes, names);
     const ColumnId column = index->parts()[0].column;
     if (was_listed && state.has && index->DependsOnlyOnColumn() && has_same_text(old_row.Get(column), new_row.Get(column))) continue;

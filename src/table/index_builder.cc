@@ -1,34 +1,25 @@
 // Building, dropping and verifying the indices of a table.
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <memory>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/no_memory.h"
-#include "hako/base/varint.h"
 #include "hako/table/posting_writer.h"
 #include "hako/table/table_core.h"
-#include "hako/table/typed_value.h"
 #include "hako/table/words.h"
-#include "hako/text/text_encoding.h"
 
 namespace hako::table {
 namespace {
 
-// The most rows of a step and, for words or q-grams, the most bytes of rows.
-constexpr std::size_t kRowsAtOnce = 256, kTextRowsAtOnce = 8192, kTextBytesAtOnce = 1 << 20;
-
-std::string Printable(std::string_view key) {
-  std::string text;
-  text::AppendPrintable(key.substr(0, 64), &text);
-  return text;
-}
+// The most rows that are read at once and, for words or q-grams, the most bytes of them.
+constexpr std::size_t kRowsAtOnce = 256, kTextRowsAtOnce = 1024, kTextBytesAtOnce = 256 << 10;
 
 struct Rows {                             // some rows, as they were read
-  std::vector<std::string> keys, values;  // keys of records
+  std::vector<std::string> keys, values;  // of records; a row that was removed has the value ""
   std::size_t size = 0, bytes = 0;
 
   void Clear() { size = bytes = 0; }
@@ -44,44 +35,72 @@ struct Rows {                             // some rows, as they were read
   }
 };
 
+// Posting lists are made of many rows together: these are read, and get their numbers; their words or q-grams are
+// gathered in memory (TableOptions::build_bytes), and written list by list, in many steps (Write). So each block is
+// written once. By then rows may have changed, and the steps do not look at them. A writer that does so after the index
+// was listed notes the row's number before its step (Index::changed), and changes the lists by what the row was and
+// is. So only lists of noted numbers can be wrong: they have the words that the builder has read and those
+// that writers have added. When all lists are written, Mend removes from them what the row with that number does
+// not have, and adds what it has, while no writer runs: there is none that has read a list or row before it and changes
+// it afterwards. That row may be another one than the builder has read, or none. From then on lists and row agree,
+// and writers keep that so. A row that gets its first number is in the lists by its writer.
 class Builder {
  public:
   Builder(TableCore& core, const Index& index) : core_(core), index_(index) {}
 
-  Status Run() {
-    PooledCursor cursor(core_);
+  Status Run(FunctionRef<void(std::uint64_t num_rows)> progress) {
     std::string next(1, kRowSpace);
-    const std::size_t rows_max = index_.is_text() ? kTextRowsAtOnce : kRowsAtOnce;
-    for (bool at_end = false; !at_end;) {
-      rows_.Clear();
-      at_end = true;
-      for (cursor->Jump(next); cursor->Valid() && cursor->key()[0] == kRowSpace; cursor->Next()) {
-        if (rows_.size == rows_max || (index_.is_text() && rows_.bytes >= kTextBytesAtOnce)) {
-          at_end = false;
-          break;
-        }
-        rows_.Add(cursor->key(), cursor->value());
-      }
-      HAKO_RETURN_IF_ERROR(cursor->status());
-      if (!at_end) next.assign(rows_.keys[rows_.size - 1]).push_back('\0');
-      if (rows_.size != 0) HAKO_RETURN_IF_ERROR(AddRows(0, rows_.size));
+    std::uint64_t num_rows = 0;
+    for (bool at_end = false; !at_end; progress(num_rows)) {
+      HAKO_RETURN_IF_ERROR(ReadRows(&next, &at_end));
+      HAKO_RETURN_IF_ERROR(AddRows(0, rows_.size));
+      std::size_t gathered = index_.is_text() ? 0 : rows_.size;
+      while (gathered < rows_.size && !IsFull()) HAKO_RETURN_IF_ERROR(Gather(gathered++));
+      num_rows += gathered;
+      if (!IsFull()) continue;
+      // Numbers of rows that change are noted only until Mend: the other rows are read again.
+      if (gathered < rows_.size) next.assign(rows_.keys[gathered]), at_end = false;
+      HAKO_RETURN_IF_ERROR(Write());
     }
-    return absl::OkStatus();
+    return postings_.num_changes() == 0 ? absl::OkStatus() : Write();
   }
 
  private:
+  static constexpr int kTriesMax = 1000;  // no row changes, and no block is split, as often as that between two reads
+
+  static Status UnfitError() { return absl::DataLossError("the posting lists of a text index do not fit together: Verify says more"); }
+
   std::string_view KeyOf(std::size_t row) const { return std::string_view(rows_.keys[row]).substr(1); }
 
-  // Adds the entries of rows in one step, or in smaller ones if any of the rows has changed.
+  // Reads the next rows, from the key *next on.
+  Status ReadRows(std::string* next, bool* at_end) {
+    const std::size_t rows_max = index_.is_text() ? kTextRowsAtOnce : kRowsAtOnce;
+    rows_.Clear();
+    *at_end = true;
+    for (cursor_->Jump(*next); cursor_->Valid() && cursor_->key()[0] == kRowSpace; cursor_->Next()) {
+      if (rows_.size == rows_max || (index_.is_text() && rows_.bytes >= kTextBytesAtOnce)) {
+        *at_end = false;
+        break;
+      }
+      rows_.Add(cursor_->key(), cursor_->value());
+    }
+    HAKO_RETURN_IF_ERROR(cursor_->status());
+    if (!*at_end) next->assign(rows_.keys[rows_.size - 1]).push_back('\0');
+    return absl::OkStatus();
+  }
+
+  // Adds the entries of rows, or gives them numbers, in one step, or in smaller ones if any of the rows has changed.
   Status AddRows(std::size_t begin, std::size_t end) {
-    static constexpr int kTriesMax = 1000;  // no row changes as often as that between two reads
     for (int tries = 0;; ++tries) {
-      const Status status = AddTogether(begin, end);
+      const Status status = index_.is_text() ? AddNumbers(begin, end) : AddEntries(begin, end);
       if (!absl::IsAborted(status)) return status;
       if (end - begin > 1) break;
-      if (tries == kTriesMax) return absl::DataLossError("the posting lists of a text index do not fit together: Verify says more");
+      if (tries == kTriesMax) return UnfitError();
       const Status read = core_.FetchRow(KeyOf(begin), &rows_.values[begin]);
-      if (absl::IsNotFound(read)) return absl::OkStatus();  // the row was removed, and its writer had no entry to remove
+      if (absl::IsNotFound(read)) {  // the row was removed, and its writer had no entry to remove
+        rows_.values[begin].clear();
+        return absl::OkStatus();
+      }
       HAKO_RETURN_IF_ERROR(read);
     }
     const std::size_t middle = begin + (end - begin) / 2;
@@ -89,39 +108,131 @@ class Builder {
     return AddRows(middle, end);
   }
 
-  Status AddTogether(std::size_t begin, std::size_t end) { return index_.is_text() ? AddPostings(begin, end) : AddEntries(begin, end); }
-
-  Status AddPostings(std::size_t begin, std::size_t end) {
-    postings_.Clear();
-    numbered_.clear();
+  // Gives numbers to the rows that have none.
+  Status AddNumbers(std::size_t begin, std::size_t end) {
+    step_.Clear();
     keys_.clear();
+    row_of_.clear();
     TakenNumbers taken(core_.numbers);
     for (std::size_t i = begin; i < end; ++i) {
+      if (NumberOfRow(rows_.values[i])) continue;
+      HAKO_ASSIGN_OR_RETURN(const RowNumber number, taken.Take(KeyOf(i)));
+      if (row_of_.size() == numbered_.size()) numbered_.emplace_back();
+      SetNumberOfRow(number, &numbered_[row_of_.size()].assign(rows_.values[i]));
+      step_.AddKey(number, KeyOf(i));
       keys_.push_back(rows_.keys[i]);
-      std::optional<RowNumber> number = NumberOfRow(rows_.values[i]);
-      numbered_.emplace_back();
-      if (!number) {
-        HAKO_ASSIGN_OR_RETURN(number, taken.Take(KeyOf(i)));
-        numbered_.back() = rows_.values[i];
-        SetNumberOfRow(*number, &numbered_.back());
-        postings_.AddKey(*number, KeyOf(i));
-      }
-      const std::size_t before = postings_.num_changes();
-      index_.ForEachList(KeyOf(i), RowView(rows_.values[i], &core_.catalogue.names()),
-                         [&](std::string_view list, std::uint32_t position) { postings_.Add(list, *number, position); });
-      HAKO_RETURN_IF_ERROR(index_.CheckNumWords(postings_.num_changes() - before));
+      row_of_.push_back(i);
     }
-    HAKO_RETURN_IF_ERROR(postings_.Plan(core_));
-    for (std::size_t i = 0; i < postings_.size(); ++i) keys_.push_back(postings_.key(i));
-    const std::size_t num_rows = end - begin;
-    const auto visit = [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
-      if (i >= num_rows) return postings_.Visit(i - num_rows, found);
-      if (!found || *found != rows_.values[begin + i]) return std::nullopt;
-      return numbered_[i].empty() ? Action::Keep() : Action::Set(numbered_[i]);
-    };
-    WriterGate::Writer writer(core_.gate);
-    HAKO_RETURN_IF_ERROR(core_.store->ProcessMulti(Batch<Action>{keys_, visit, keys_.size()}, nullptr));
+    if (row_of_.empty()) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(step_.Plan(core_));
+    HAKO_RETURN_IF_ERROR(ProcessBeside(step_, [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
+      if (!found || *found != rows_.values[row_of_[i]]) return std::nullopt;
+      return Action::Set(numbered_[i]);
+    }));
     taken.Keep();
+    for (std::size_t i = 0; i < row_of_.size(); ++i) rows_.values[row_of_[i]].swap(numbered_[i]);
+    return absl::OkStatus();
+  }
+
+  // Makes a step of keys_, for which it calls visit_key, and the operations of `postings`.
+  template <class Visit>
+  Status ProcessBeside(PostingWriter& postings, Visit&& visit_key) {
+    WriterGate::Writer writer(core_.gate);
+    return Process(postings, visit_key);
+  }
+  template <class Visit>
+  Status Process(PostingWriter& postings, Visit&& visit_key) {
+    const std::size_t num_keys = keys_.size();
+    for (std::size_t i = 0; i < postings.size(); ++i) keys_.push_back(postings.key(i));
+    const auto visit = [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
+      return i < num_keys ? visit_key(i, found) : postings.Visit(i - num_keys, found);
+    };
+    return core_.store->ProcessMulti(Batch<Action>{keys_, visit, keys_.size()}, nullptr);
+  }
+
+  bool IsFull() const {
+    return num_gathered_ != 0 && postings_.Bytes() + num_gathered_ * PostingWriter::kBytesOfChange >= core_.build_bytes;
+  }
+
+  // Adds the words or q-grams of a row to those in memory.
+  Status Gather(std::size_t row) {
+    if (rows_.values[row].empty()) return absl::OkStatus();
+    ++num_gathered_;
+    const RowNumber number = *NumberOfRow(rows_.values[row]);
+    const std::size_t before = postings_.num_changes();
+    index_.ForEachList(KeyOf(row), RowView(rows_.values[row], &core_.catalogue.names()),
+                       [&](std::string_view list, std::uint32_t position) { postings_.Add(list, number, position); });
+    return index_.CheckNumWords(postings_.num_changes() - before);
+  }
+
+  // Adds what is in memory to the lists.
+  Status Write() {
+    postings_.Sort();
+    int tries = 0;
+    for (std::size_t list = 0; list < postings_.num_lists();) {
+      keys_.clear();
+      const StatusOr<std::size_t> next = postings_.PlanSome(core_, list);
+      Status status = next.status();
+      if (next.ok()) status = ProcessBeside(postings_, [](std::size_t, std::optional<std::string_view>) { return Action::Keep(); });
+      if (absl::IsAborted(status)) {  // a block that would be split has changed
+        if (++tries == kTriesMax) return UnfitError();
+        continue;
+      }
+      HAKO_RETURN_IF_ERROR(status);
+      list = *next;
+      tries = 0;
+    }
+    HAKO_RETURN_IF_ERROR(Mend());
+    postings_ = PostingWriter();
+    num_gathered_ = 0;
+    return absl::OkStatus();
+  }
+
+  // Makes the lists of the rows that have changed those of the rows.
+  Status Mend() {
+    static constexpr std::size_t kRowsOfStep = 64;  // writers wait meanwhile
+    std::vector<RowNumber> changed;
+    core_.gate.RunExclusive([&] { changed = index_.changed().Take(); });
+    if (changed.empty()) return absl::OkStatus();
+    std::vector<std::tuple<RowNumber, std::string_view, std::uint32_t>> added;  // by this builder
+    postings_.ForEachChange([&](std::string_view list, RowNumber number, std::uint32_t position) {
+      if (std::ranges::binary_search(changed, number)) added.emplace_back(number, list, position);
+    });
+    std::ranges::sort(added);
+    auto at = added.begin();
+    const auto mend_some = [&]() -> Status {
+      step_.Clear();
+      keys_.clear();
+      for (std::size_t rows = 0; rows < kRowsOfStep && at != added.end(); ++rows) {
+        const RowNumber number = std::get<0>(*at);
+        for (; at != added.end() && std::get<0>(*at) == number; ++at) step_.Remove(std::get<1>(*at), number, std::get<2>(*at));
+        HAKO_RETURN_IF_ERROR(AddListsOf(number));
+      }
+      HAKO_RETURN_IF_ERROR(step_.Plan(core_));
+      return Process(step_, [](std::size_t, std::optional<std::string_view>) { return Action::Keep(); });
+    };
+    while (at != added.end()) HAKO_RETURN_IF_ERROR(core_.gate.RunExclusive(mend_some));
+    return absl::OkStatus();
+  }
+
+  // Adds the words or q-grams of the row with this number, if there is one, to step_.
+  Status AddListsOf(RowNumber number) {
+    std::string bytes;
+    KeyBlock keys;
+    const auto read = [&](std::string_view key) -> StatusOr<bool> {
+      const Status status = core_.store->FetchTo(key, &bytes);
+      if (!status.ok() && !absl::IsNotFound(status)) return status;
+      return status.ok();
+    };
+    HAKO_ASSIGN_OR_RETURN(const bool has_block, read(KeyBlockKey(number / kKeysOfBlock)));
+    if (!has_block) return absl::OkStatus();
+    if (!keys.Decode(bytes)) return DamagedKeyBlockError();
+    if (!keys.has(number % kKeysOfBlock)) return absl::OkStatus();
+    const std::string_view key = keys.key(number % kKeysOfBlock);
+    HAKO_ASSIGN_OR_RETURN(const bool has_row, read(RowKey(key)));
+    if (!has_row) return DamagedKeyBlockError();
+    index_.ForEachList(key, RowView(bytes, &core_.catalogue.names()),
+                       [&](std::string_view list, std::uint32_t position) { step_.Add(list, number, position); });
     return absl::OkStatus();
   }
 
@@ -142,8 +253,8 @@ class Builder {
       if (i < num_rows) return found && *found == rows_.values[begin + i] ? std::optional(Action::Keep()) : std::nullopt;
       const std::size_t entry = i - num_rows;
       if (entries_.is_unique(entry) && found && index_.Row(entries_.key(entry), *found).key != KeyOf(row_of_[entry])) {
-        taken = absl::AlreadyExistsError(absl::StrCat("index ", index_.name(), " cannot be unique: row '", Printable(KeyOf(row_of_[entry])),
-                                                      "' has the value of another one"));
+        taken = absl::AlreadyExistsError(absl::StrCat("index ", index_.name(), " cannot be unique: row '",
+                                                      PrintableKey(KeyOf(row_of_[entry])), "' has the value of another one"));
         return std::nullopt;
       }
       return Action::Set(entries_.value(entry));
@@ -155,11 +266,14 @@ class Builder {
 
   TableCore& core_;
   const Index& index_;
+  PooledCursor cursor_{core_};
   Rows rows_;
   Entries entries_;
   std::vector<std::string_view> keys_;
   std::vector<std::size_t> row_of_;
-  PostingWriter postings_;
+  PostingWriter postings_;             // of many rows
+  std::size_t num_gathered_ = 0;       // how many
+  PostingWriter step_;                 // of a step that gives rows numbers, or mends their lists
   std::vector<std::string> numbered_;  // the rows that get a number in this step, with it
 };
 
@@ -173,7 +287,9 @@ StatusOr<std::optional<std::string>> FirstRow(TableCore& core) {
   return std::string(cursor->key().substr(1));
 }
 
-Status BuildIndex(TableCore& core, Index& index) { return Builder(core, index).Run(); }
+Status BuildIndex(TableCore& core, Index& index, FunctionRef<void(std::uint64_t num_rows)> progress) {
+  return Builder(core, index).Run(progress);
+}
 
 namespace {
 
@@ -259,232 +375,5 @@ Status RemoveLeftovers(TableCore& core) HAKO_TRY {
   return absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
-
-namespace {
-
-// Compares rows and entries. A mismatch that is found beside writers is checked again while writers
-// are excluded and no index is built or dropped.
-class Verifier {
- public:
-  explicit Verifier(TableCore& core) : core_(core), names_(&core.catalogue.names()) {}
-
-  Status Run() {
-    std::uint64_t num_rows = 0;
-    HAKO_RETURN_IF_ERROR(ForEach(kRowSpace, [&](std::string_view key, std::string_view value) {
-      ++num_rows;
-      return CheckRow(key, value);
-    }));
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t count, core_.CountRows());
-    if (count != num_rows) HAKO_RETURN_IF_ERROR(CheckCount());
-    HAKO_RETURN_IF_ERROR(ForEach(kEntrySpace, [this](std::string_view key, std::string_view value) { return CheckEntry(key, value); }));
-    if (CheckTexts().ok()) return absl::OkStatus();
-    const sync::MutexLock lock(core_.catalogue.mutex());
-    return core_.gate.RunExclusive([this] { return CheckTexts(); });
-  }
-
- private:
-  template <class Check>
-  Status ForEach(char space, Check&& check) {
-    PooledCursor cursor(core_);
-    for (cursor->Jump({&space, 1}); cursor->Valid() && cursor->key()[0] == space; cursor->Next()) {
-      if (check(cursor->key(), cursor->value()).ok()) continue;
-      const std::string key(cursor->key());
-      const sync::MutexLock lock(core_.catalogue.mutex());
-      const Status again = core_.gate.RunExclusive([&]() -> Status {
-        core_.catalogue.mutex().AssertHeld();
-        std::string value;
-        const Status read = core_.store->FetchTo(key, &value);
-        if (absl::IsNotFound(read) || IsLeftByDrop(key)) return absl::OkStatus();
-        return read.ok() ? check(key, value) : read;
-      });
-      HAKO_RETURN_IF_ERROR(again);
-    }
-    return cursor->status();
-  }
-
-  // Whether this is an entry of an index whose drop has begun and failed.
-  bool IsLeftByDrop(std::string_view key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core_.catalogue.mutex()) {
-    return std::ranges::any_of(core_.catalogue.all_indices(), [key](const std::unique_ptr<Index>& index) {
-      return index->state() == IndexState::kDropped && key.starts_with(index->prefix());
-    });
-  }
-
-  // Checks the number of rows, while writers are excluded.
-  Status CheckCount() {
-    return core_.gate.RunExclusive([&]() -> Status {
-      HAKO_ASSIGN_OR_RETURN(const std::uint64_t found, core_.store->CountRange({&kRowSpace, 1}, std::string{kRowSpace + 1}));
-      const auto known = static_cast<std::uint64_t>(core_.rows_at_open.load() + core_.gate.num_rows());
-      return found == known ? absl::OkStatus()
-                            : absl::DataLossError(absl::StrCat("the table has ", found, " rows, and ", known, " are noted"));
-    });
-  }
-
-  // Returns the index with its names looked up again, so that it makes the entries of a new index.
-  StatusOr<const Index*> Resolved(const Index& index) {
-    std::unique_ptr<Index>& resolved = resolved_[index.number()];
-    if (resolved == nullptr) {
-      HAKO_ASSIGN_OR_RETURN(resolved, Index::Make(index.number(), index.options(), IndexState::kReady,
-                                                  [this](std::string_view name) { return names_->Find(name); }));
-    }
-    return resolved.get();
-  }
-
-  // Checks that a row has all its entries.
-  Status CheckRow(std::string_view row_key, std::string_view bytes) {
-    const std::string_view key = row_key.substr(1);
-    const RowView row(bytes, names_);
-    if (const Status status = row.Check(); !status.ok())
-      return absl::DataLossError(absl::StrCat("row '", Printable(key), "': ", status.message()));
-    for (std::size_t i = 0; i < row.size(); ++i) {  // conditions rely on the types of columns
-      const StatusOr<Value> typed = TypedValue(*names_->Get(row.column(i)), row.value(i));
-      if (!typed.ok() || typed->kind() != row.value(i).kind())
-        return absl::DataLossError(
-            absl::StrCat("row '", Printable(key), "' has a value of another type than column '", ToAbsl(row.name(i)), "'"));
-    }
-    for (const Index* const listed : core_.catalogue.indices()) {
-      if (listed->state() != IndexState::kReady || listed->is_text()) continue;
-      HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));
-      entries_.Clear();
-      HAKO_RETURN_IF_ERROR(index->AddEntries(key, row, &entries_));
-      for (std::size_t i = 0; i < entries_.size(); ++i) {
-        const Status read = core_.store->FetchTo(entries_.key(i), &value_);
-        if (!read.ok() && !absl::IsNotFound(read)) return read;
-        if (!read.ok() || value_ != entries_.value(i))
-          return absl::DataLossError(absl::StrCat("row '", Printable(key), "' has no entry in index ", index->name()));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  // Checks that an entry leads to a row that has it.
-  Status CheckEntry(std::string_view entry_key, std::string_view entry_value) {
-    const Index* const listed = core_.catalogue.IndexOf(entry_key);
-    if (listed == nullptr) return absl::DataLossError("an entry belongs to no index");
-    if (listed->state() != IndexState::kReady || listed->is_text()) return absl::OkStatus();
-    HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));
-    const Index::RowOfEntry entry = index->Row(entry_key, entry_value);
-    if (!entry.ok || entry.key.size() > TableLimits::kKeySize)
-      return absl::DataLossError(absl::StrCat("an entry of index ", index->name(), " is damaged"));
-    const std::string key(entry.key);
-    const Status read = core_.FetchRow(key, &value_);
-    if (!read.ok() && !absl::IsNotFound(read)) return read;
-    entries_.Clear();
-    if (read.ok()) HAKO_RETURN_IF_ERROR(index->AddEntries(key, RowView(value_, names_), &entries_));
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (entries_.key(i) == entry_key && entries_.value(i) == entry_value) return absl::OkStatus();
-    }
-    return absl::DataLossError(absl::StrCat("index ", index->name(), " has an entry for row '", Printable(key), "', which ",
-                                            read.ok() ? "has another value" : "does not exist"));
-  }
-
-  // Checks the posting lists and the numbers of rows. Each list has the numbers that the rows demand, and
-  // all lists of an index together have no more.
-  Status CheckTexts() {
-    num_numbers_ = 0;
-    num_postings_.clear();
-    HAKO_RETURN_IF_ERROR(CheckTextRows());
-    HAKO_RETURN_IF_ERROR(CheckKeyBlocks());
-    return CheckLists();
-  }
-
-  Status CheckTextRows() {
-    Rows rows;
-    PooledCursor cursor(core_);
-    for (cursor->Jump({&kRowSpace, 1}); cursor->Valid() && cursor->key()[0] == kRowSpace; cursor->Next()) {
-      rows.Add(cursor->key(), cursor->value());
-      if (rows.size < kTextRowsAtOnce && rows.bytes < kTextBytesAtOnce) continue;
-      HAKO_RETURN_IF_ERROR(CheckTextRows(rows));
-      rows.Clear();
-    }
-    HAKO_RETURN_IF_ERROR(cursor->status());
-    return CheckTextRows(rows);
-  }
-
-  Status CheckTextRows(const Rows& rows) {
-    for (std::size_t i = 0; i < rows.size; ++i) HAKO_RETURN_IF_ERROR(CheckNumber(std::string_view(rows.keys[i]).substr(1), rows.values[i]));
-    for (const Index* const listed : core_.catalogue.indices()) {
-      if (listed->state() != IndexState::kReady || !listed->is_text()) continue;
-      HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));
-      postings_.Clear();
-      for (std::size_t i = 0; i < rows.size; ++i) {
-        const std::string_view key = std::string_view(rows.keys[i]).substr(1);
-        const std::optional<RowNumber> number = NumberOfRow(rows.values[i]);
-        if (!number) return absl::DataLossError(absl::StrCat("row '", Printable(key), "' has no number for index ", index->name()));
-        index->ForEachList(key, RowView(rows.values[i], names_), [&](std::string_view list, std::uint32_t position) { postings_.Add(list, *number, position); });
-      }
-      const Status planned = postings_.Plan(core_);
-      if (absl::IsAborted(planned)) return absl::DataLossError(absl::StrCat("a posting list of index ", index->name(), " lacks a block"));
-      HAKO_RETURN_IF_ERROR(planned);
-      if (postings_.size() != 0) return absl::DataLossError(absl::StrCat("a row lacks a word or q-gram in index ", index->name()));
-      num_postings_[index->number()] += postings_.num_numbers();
-    }
-    return absl::OkStatus();
-  }
-
-  Status CheckNumber(std::string_view key, std::string_view row) {
-    const std::optional<RowNumber> number = NumberOfRow(row);
-    if (!number) return absl::OkStatus();
-    ++num_numbers_;
-    const Status read = core_.store->FetchTo(KeyBlockKey(*number / kKeysOfBlock), &value_);
-    if (!read.ok() && !absl::IsNotFound(read)) return read;
-    const unsigned slot = *number % kKeysOfBlock;
-    if (read.ok() && key_block_.Decode(value_) && key_block_.has(slot) && key_block_.key(slot) == key) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat("row '", Printable(key), "' has a number that does not lead to it"));
-  }
-
-  Status CheckKeyBlocks() {
-    PooledCursor cursor(core_);
-    for (cursor->Jump({&kNumberSpace, 1}); cursor->Valid() && cursor->key()[0] == kNumberSpace; cursor->Next()) {
-      if (cursor->key().size() != kKeyBlockKeySize || !key_block_.Decode(cursor->value())) return DamagedKeyBlockError();
-      for (unsigned slot = 0; slot < kKeysOfBlock; ++slot) num_numbers_ -= key_block_.has(slot) ? 1u : 0u;
-    }
-    HAKO_RETURN_IF_ERROR(cursor->status());
-    return num_numbers_ == 0 ? absl::OkStatus() : absl::DataLossError("a number of a row leads to no row");
-  }
-
-  Status CheckLists() {
-    std::string list;
-    std::vector<RowNumber> numbers;
-    std::uint64_t end = PostingBlock::kNoEnd;  // of the block before
-    PooledCursor cursor(core_);
-    for (cursor->Jump({&kEntrySpace, 1}); cursor->Valid() && cursor->key()[0] == kEntrySpace; cursor->Next()) {
-      const Index* const index = core_.catalogue.IndexOf(cursor->key());
-      if (index == nullptr || !index->is_text() || index->state() != IndexState::kReady) continue;
-      const auto damaged = [index] { return absl::DataLossError(absl::StrCat("a posting list of index ", index->name(), " is damaged")); };
-      const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
-      if (!key) return damaged();
-      if (end == PostingBlock::kNoEnd) {
-        list = key->list;
-        end = 0;
-      }
-      numbers.clear();
-      const std::optional<PostingBlock> block = DecodePostings(cursor->value(), key->end, &numbers);
-      if (!block || key->list != list || block->begin != end) return damaged();
-      end = key->end;
-      num_postings_[index->number()] -= block->count;
-    }
-    HAKO_RETURN_IF_ERROR(cursor->status());
-    if (end != PostingBlock::kNoEnd) return absl::DataLossError("a posting list has no end");
-    for (const Index* const index : core_.catalogue.indices()) {
-      if (num_postings_[index->number()] != 0)
-        return absl::DataLossError(absl::StrCat("index ", index->name(), " has a word or q-gram of a row that lacks it"));
-    }
-    return absl::OkStatus();
-  }
-
-  TableCore& core_;
-  const ColumnNames* names_;
-  std::map<std::uint16_t, std::unique_ptr<Index>> resolved_;  // by number; numbers are not reused
-  Entries entries_;
-  std::string value_;
-  PostingWriter postings_;
-  KeyBlock key_block_;
-  std::uint64_t num_numbers_ = 0;                        // of rows, minus those in key blocks
-  std::map<std::uint16_t, std::uint64_t> num_postings_;  // of rows, minus those in lists, by index
-};
-
-}  // namespace
-
-Status VerifyTable(TableCore& core) { return Verifier(core).Run(); }
 
 }  // namespace hako::table

@@ -1,10 +1,14 @@
 #include "hako/table/posting_writer.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cstring>
+#include <memory>
+#include <utility>
 
 #include "hako/base/assert.h"
+#include "hako/base/endian.h"
 #include "hako/base/hash.h"
+#include "hako/base/prefetch.h"
 #include "hako/base/random_seed.h"
 #include "hako/table/index_key.h"
 #include "hako/table/table_core.h"
@@ -15,24 +19,41 @@ namespace {
 // Whether the only block of a list has no number.
 bool IsEmptyList(std::string_view block, std::uint64_t end) { return block == std::string_view("\0", 1) && end == PostingBlock::kNoEnd; }
 
+// The space of the entries, which all lists have in common, and the most bytes behind it in a head.
+constexpr std::size_t kSpaceSize = 1, kHeadSize = sizeof(std::uint64_t);
+// The sizes of the first slice of a list, and of the largest ones, log2.
+constexpr unsigned kFirstSlice = 5, kLastSlice = 12;
+
+// Returns the first bytes of a list behind the space as a number of their order, with zero bytes behind them. Lists of
+// no more bytes have different heads, as no word has a zero byte.
+std::uint64_t HeadOf(std::string_view list) {
+  const std::size_t size = list.size() - kSpaceSize;
+  if (size >= kHeadSize) return LoadBigEndian(list.data() + kSpaceSize);
+  if (size >= 4)
+    return std::uint64_t{BigEndian32At(list.substr(0, kSpaceSize + 4))} << 32 | std::uint64_t{BigEndian32At(list)} << (64 - 8 * size);
+  std::uint64_t head = 0;
+  for (std::size_t i = kSpaceSize; i < list.size(); ++i) head = head << 8 | static_cast<unsigned char>(list[i]);
+  return size == 0 ? 0 : head << (64 - 8 * size);
+}
+
 }  // namespace
 
 void PostingWriter::Clear() {
-  for (const List& list : lists_) slots_[list.slot] = 0;
+  for (const List& list : lists_) slots_[list.slot].list = 0;
   lists_.clear();
-  postings_.clear();
-  num_changes_ = 0;
+  slices_.Clear();
+  num_changes_ = num_pending_ = 0;
   position_bytes_.clear();
   keys_.clear();
-  if (chunks_.size() > 1) chunks_.resize(1);
-  if (!chunks_.empty()) chunks_[0].clear();
+  list_bytes_.Clear();
+  bytes_.Clear();
   changes_.clear();
+  position_bytes_.clear();
   key_changes_.clear();
   operations_.clear();
 }
 
-std::span<char> PostingWriter::Room(std::size_t size) {
-  static constexpr std::size_t kChunk = 64 << 10;
+std::span<char> PostingWriter::Arena::Room(std::size_t size) {
   if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < size) {
     chunks_.emplace_back();
     chunks_.back().reserve(std::max(kChunk, size));
@@ -42,50 +63,157 @@ std::span<char> PostingWriter::Room(std::size_t size) {
   return std::span(chunk).last(size);
 }
 
+void PostingWriter::Arena::Clear() {
+  if (chunks_.size() > 1) chunks_.resize(1);
+  if (!chunks_.empty()) chunks_[0].clear();
+}
+
 std::string_view PostingWriter::Keep(std::string_view bytes) {
-  const std::span<char> room = Room(bytes.size());
+  const std::span<char> room = bytes_.Room(bytes.size());
   bytes.copy(room.data(), bytes.size());
   return {room.data(), bytes.size()};
 }
 
-void PostingWriter::Change(std::string_view list, RowNumber number, bool adds, std::uint32_t position) {
-  static constexpr std::size_t kSlotsMin = 1024;
-  if (slots_.size() < 2 * (lists_.size() + 1)) {
-    slots_.assign(std::max(kSlotsMin, 2 * slots_.size()), 0);
-    for (List& one : lists_) {
-      one.slot = SlotOf(one.key, one.hash);
-      slots_[one.slot] = static_cast<std::uint32_t>(&one - lists_.data()) + 1;
-    }
+std::uint32_t PostingWriter::Slices::Make(unsigned log_size) {
+  const auto units = static_cast<std::uint32_t>((std::size_t{1} << log_size) / kUnit);
+  if (used_ % kUnits + units > kUnits || used_ == blocks_.size() * kUnits) {
+    blocks_.push_back(std::make_unique_for_overwrite<char[]>(kUnits * kUnit));
+    used_ = static_cast<std::uint32_t>((blocks_.size() - 1) * kUnits);
   }
-  static const std::uint64_t seed = RandomSeed();
-  const std::uint64_t hash = Hash64(list, seed);
-  const std::uint32_t slot = SlotOf(list, hash);
-  if (slots_[slot] != 0) {
-    List& found = lists_[slots_[slot] - 1];
-    if (found.last_number != number || found.last_adds != adds) {
-      found.last_number = number;
-      found.last_adds = adds;
-      found.num_positions = position == kNoPosition ? 0 : 1;
-      ++num_changes_;
-    } else {
-      if (position == kNoPosition || found.num_positions > kPositionBytesMax) return;
-      ++found.num_positions;
-    }
-  } else {
-    lists_.push_back({Keep(list), hash, slot, number, adds, position == kNoPosition ? 0u : 1u});
-    slots_[slot] = static_cast<std::uint32_t>(lists_.size());
-    ++num_changes_;
-  }
-  postings_.push_back({slots_[slot] - 1, number, adds, position & kNoPosition});
+  return std::exchange(used_, used_ + units);
 }
 
-// Returns the slot of a list, or the empty one for it. REQUIRES: a slot is empty
-std::uint32_t PostingWriter::SlotOf(std::string_view list, std::uint64_t hash) const {
+void PostingWriter::Slices::Clear() {
+  if (blocks_.size() > 1) blocks_.resize(1);
+  used_ = 0;
+}
+
+void PostingWriter::PushByte(Slot& slot, char byte) {
+  if (slot.used == 1u << slot.log_size) {
+    const unsigned log_size = std::min(slot.log_size + 1u, kLastSlice);
+    const std::uint32_t next = slices_.Make(log_size);
+    std::memcpy(slices_.at(slot.slice), &next, sizeof(next));
+    slot.slice = next;
+    slot.log_size = log_size & 0xf;
+    slot.used = sizeof(next);
+  }
+  slices_.at(slot.slice)[slot.used++] = byte;
+}
+
+std::uint64_t PostingWriter::Seed() {
+  static const std::uint64_t seed = RandomSeed();
+  return seed;
+}
+
+void PostingWriter::AddPending(std::string_view list, const NumberChange& change) {
+  if (slots_.empty()) MakeSlots();
+  if (list.size() > kSpaceSize + kHeadSize) {
+    MakePending();
+    MakeSlots();
+    MakeChange(SlotOf(list, Hash64(list, seed_), true, change.position != kNoPosition), change);
+    return;
+  }
+  const std::uint64_t head = HeadOf(list);
+  Prefetch(&slots_[FirstSlot(head)]);
+  pending_[num_pending_++] = {head, list.size(), change, nullptr};
+}
+
+void PostingWriter::MakePending() {
+  if (num_pending_ == 0) return;
+  MakeSlots();
+  const auto pending = std::span(pending_).first(std::exchange(num_pending_, 0));
+  for (Pending& one : pending) {
+    char list[kSpaceSize + kHeadSize] = {kEntrySpace};
+    StoreBigEndian(one.head, list + kSpaceSize);
+    one.slot = &SlotOf({list, one.size}, one.head, false, one.change.position != kNoPosition);
+    Prefetch(slices_.at(one.slot->slice) + one.slot->used);
+  }
+  for (const Pending& one : pending) MakeChange(*one.slot, one.change);
+}
+
+void PostingWriter::PushVarint(Slot& slot, std::uint64_t number) {
+  for (; number >= 0x80; number >>= 7) PushByte(slot, static_cast<char>(number | 0x80));
+  PushByte(slot, static_cast<char>(number));
+}
+
+void PostingWriter::MakeChange(Slot& slot, const NumberChange& change) {
+  const bool is_first = slot.used == sizeof(slot.slice) && slot.log_size == kFirstSlice, has_position = change.position != kNoPosition;
+  if (is_first || slot.last != change.number || slot.adds != change.adds) {
+    slot.num_positions = has_position ? 1 : 0;
+    ++num_changes_;
+  } else {
+    if (!has_position || slot.num_positions > kPositionBytesMax) return;
+    ++slot.num_positions;
+  }
+  const std::int64_t above = std::int64_t{change.number} - slot.last;
+  PushVarint(slot, static_cast<std::uint64_t>(above < 0 ? ~above : above) << 2 | (above < 0 ? 2u : 0u) | change.adds);
+  if (has_position) PushVarint(slot, change.position);
+  slot.last = change.number;
+  slot.adds = change.adds;
+}
+
+PostingWriter::Slot& PostingWriter::SlotOf(std::string_view list, std::uint64_t head, bool is_long, bool has_positions) {
   HAKO_DCHECK(lists_.size() < slots_.size());
-  for (std::size_t at = hash;; ++at) {
-    const std::size_t slot = at & (slots_.size() - 1);
-    const std::uint32_t found = slots_[slot];
-    if (found == 0 || (lists_[found - 1].hash == hash && lists_[found - 1].key == list)) return static_cast<std::uint32_t>(slot);
+  for (std::size_t at = FirstSlot(head);; ++at) {
+    Slot& slot = slots_[at & (slots_.size() - 1)];
+    if (slot.list != 0) {
+      if (slot.head == head && slot.is_long == is_long && (!is_long || lists_[slot.list - 1].key == list)) return slot;
+      continue;
+    }
+    const std::span<char> key = list_bytes_.Room(list.size());
+    list.copy(key.data(), key.size());
+    const std::uint32_t slice = slices_.Make(kFirstSlice);
+    lists_.push_back({{key.data(), key.size()}, static_cast<std::uint32_t>(&slot - slots_.data()), slice, has_positions});
+    slot = {head, static_cast<std::uint32_t>(lists_.size()), 0, slice, sizeof(slice), kFirstSlice, is_long, false, 0};
+    return slot;
+  }
+}
+
+void PostingWriter::MakeSlots() {
+  static constexpr std::size_t kSlotsMin = 1024;
+  if (3 * slots_.size() >= 4 * (lists_.size() + kPendingMax)) return;
+  std::vector<Slot> before(std::max(kSlotsMin, 2 * slots_.size()));
+  slots_.swap(before);
+  for (const Slot& slot : before) {
+    if (slot.list == 0) continue;
+    std::size_t at = FirstSlot(slot.head);
+    while (slots_[at & (slots_.size() - 1)].list != 0) ++at;
+    at &= slots_.size() - 1;
+    slots_[at] = slot;
+    lists_[slot.list - 1].slot = static_cast<std::uint32_t>(at);
+  }
+}
+
+void PostingWriter::Decode(const List& list) {
+  const Slot& slot = slots_[list.slot];
+  std::int64_t number = 0;
+  std::uint64_t read = 0;
+  unsigned shift = 0;
+  bool is_position = false;
+  std::uint32_t slice = list.first_slice;
+  for (unsigned log_size = kFirstSlice;; log_size = std::min(log_size + 1, kLastSlice)) {
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(slices_.at(slice));
+    const bool is_last = slice == slot.slice;
+    const unsigned char* const end = bytes + (is_last ? slot.used : std::size_t{1} << log_size);
+    std::size_t size = changes_.size();
+    changes_.resize(size + static_cast<std::size_t>(end - bytes));  // none has less than a byte
+    for (const unsigned char* at = bytes + sizeof(slice); at != end; ++at) {
+      read |= std::uint64_t{*at & 0x7fu} << shift;
+      shift += 7;
+      if (*at >= 0x80) continue;
+      if (is_position) {
+        changes_[size - 1].position = read & kNoPosition;
+      } else {
+        const auto above = static_cast<std::int64_t>(read >> 2);
+        number += (read & 2) != 0 ? ~above : above;
+        changes_[size++] = {static_cast<RowNumber>(number), (read & 1) != 0, kNoPosition};
+      }
+      is_position = list.has_positions && !is_position;
+      read = shift = 0;
+    }
+    changes_.resize(size);
+    if (is_last) return;
+    std::memcpy(&slice, bytes, sizeof(slice));
   }
 }
 
@@ -97,75 +225,89 @@ void PostingWriter::KeepPositions(std::span<const NumberChange> changes, bool ad
   AppendPositions(positions_, &position_bytes_);
 }
 
-// Sorts the changes by list and number, and leaves each number once.
-void PostingWriter::Join() {
-  ends_.assign(lists_.size() + 1, 0);
-  for (const Posting& posting : postings_) ++ends_[posting.list + 1];
-  std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
-  changes_.resize(postings_.size());
-  for (const Posting& posting : postings_) changes_[ends_[posting.list]++] = {posting.number, posting.adds, posting.position};
-  // Now ends_[list] is the end of its changes.
-  std::size_t begin = 0, kept = 0;
-  for (std::size_t list = 0; list < lists_.size(); ++list) {
-    const std::size_t end = ends_[list];
-    const auto first = changes_.begin() + static_cast<std::ptrdiff_t>(begin), last = changes_.begin() + static_cast<std::ptrdiff_t>(end);
-    const auto is_before = [](const NumberChange& a, const NumberChange& b) { return a.number < b.number; };
-    if (!std::is_sorted(first, last, is_before)) std::stable_sort(first, last, is_before);
-    for (std::size_t i = begin; i < end;) {
-      const RowNumber number = changes_[i].number;
-      const std::size_t from = i;
-      bool adds = false, removes = false;
-      for (; i < end && changes_[i].number == number; ++i) (changes_[i].adds != 0 ? adds : removes) = true;
-      const std::size_t added = position_bytes_.size();
-      if (adds && lists_[list].num_positions != 0) {
-        const auto of_number = std::span(changes_).subspan(from, i - from);
-        KeepPositions(of_number, true);
-        const std::size_t removed = position_bytes_.size();
-        if (removes) {
-          KeepPositions(of_number, false);
-          const std::string_view bytes = position_bytes_;
-          removes = bytes.substr(added, removed - added) == bytes.substr(removed);
-          position_bytes_.resize(removes ? added : removed);
-        }
+void PostingWriter::DecodeChanges(const List& list) {
+  const std::size_t begin = changes_.size();
+  Decode(list);
+  const auto first = changes_.begin() + static_cast<std::ptrdiff_t>(begin);
+  const auto is_before = [](const NumberChange& a, const NumberChange& b) { return a.number < b.number; };
+  const auto is_not_before = [](const NumberChange& a, const NumberChange& b) { return a.number >= b.number; };
+  if (!list.has_positions && std::adjacent_find(first, changes_.end(), is_not_before) == changes_.end()) return;
+  if (!std::is_sorted(first, changes_.end(), is_before)) std::stable_sort(first, changes_.end(), is_before);
+  std::size_t kept = begin;
+  for (std::size_t i = begin; i < changes_.size();) {
+    const RowNumber number = changes_[i].number;
+    const std::size_t from = i;
+    bool adds = false, removes = false;
+    for (; i < changes_.size() && changes_[i].number == number; ++i) (changes_[i].adds != 0 ? adds : removes) = true;
+    const std::size_t added = position_bytes_.size();
+    if (adds && list.has_positions) {
+      const auto of_number = std::span(changes_).subspan(from, i - from);
+      KeepPositions(of_number, true);
+      const std::size_t removed = position_bytes_.size();
+      if (removes) {
+        KeepPositions(of_number, false);
+        const std::string_view bytes = position_bytes_;
+        removes = bytes.substr(added, removed - added) == bytes.substr(removed);
+        position_bytes_.resize(removes ? added : removed);
       }
-      if (adds != removes) changes_[kept++] = {number, adds, static_cast<std::uint32_t>(added) & kNoPosition};
     }
-    begin = end;
-    ends_[list] = static_cast<std::uint32_t>(kept);
+    if (adds != removes) changes_[kept++] = {number, adds, static_cast<std::uint32_t>(added) & kNoPosition};
   }
   changes_.resize(kept);
 }
 
+void PostingWriter::Sort() {
+  MakePending();
+  order_.clear();
+  order_.reserve(lists_.size());
+  for (const List& list : lists_) order_.push_back({HeadOf(list.key), static_cast<std::uint32_t>(order_.size())});
+  std::sort(order_.begin(), order_.end(), [this](const Ordered& a, const Ordered& b) {
+    return a.head != b.head ? a.head < b.head : lists_[a.list].key < lists_[b.list].key;
+  });
+}
+
 Status PostingWriter::Plan(TableCore& core) {
-  static constexpr std::size_t kListsAtOnce = 256;
-  Join();
-  if (position_bytes_.size() > kNoPosition)
-    return absl::OutOfRangeError("the changes have more positions of words and q-grams than one atomic step may have; make them in parts");
-  std::vector<std::uint32_t> order(lists_.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [this](std::uint32_t a, std::uint32_t b) { return lists_[a].key < lists_[b].key; });
-  for (std::span<const std::uint32_t> left = order; !left.empty();) {
-    const auto some = left.first(std::min(left.size(), kListsAtOnce));
-    HAKO_RETURN_IF_ERROR(PlanLists(core, some));
-    left = left.subspan(some.size());
-  }
+  Sort();
+  changes_.clear();
+  position_bytes_.clear();
+  changes_.reserve(num_changes_ + (std::size_t{1} << kLastSlice));
+  for (std::size_t first = 0; first < order_.size();) HAKO_RETURN_IF_ERROR(PlanLists(core, &first, order_.size()));
   PlanKeys();
   return absl::OkStatus();
 }
 
+StatusOr<std::size_t> PostingWriter::PlanSome(TableCore& core, std::size_t first) {
+  static constexpr std::size_t kListsMax = 1024, kChangesMax = 1 << 15;
+  operations_.clear();
+  bytes_.Clear();
+  changes_.clear();
+  const std::size_t behind = std::min(order_.size(), first + kListsMax);
+  while (first < behind && changes_.size() < kChangesMax) HAKO_RETURN_IF_ERROR(PlanLists(core, &first, behind));
+  return first;
+}
+
+std::size_t PostingWriter::Bytes() const {
+  static constexpr std::size_t kNewLists = 4096;
+  const std::size_t growth = 3 * slots_.size() < 4 * (lists_.size() + kNewLists) ? 3 : 1;
+  return growth * slots_.size() * sizeof(Slot) + slices_.Bytes() + 2 * lists_.capacity() * sizeof(List) + lists_.size() * sizeof(Ordered) +
+         list_bytes_.Bytes();
+}
+
 // Reads the last blocks together: most changes are in these.
-Status PostingWriter::PlanLists(TableCore& core, std::span<const std::uint32_t> lists) {
+Status PostingWriter::PlanLists(TableCore& core, std::size_t* first, std::size_t behind) {
+  static constexpr std::size_t kListsAtOnce = 256;
+  const auto lists = std::span(order_).subspan(*first, std::min(behind - *first, kListsAtOnce));
   std::vector<std::string_view> keys;
   std::vector<std::optional<std::string_view>> blocks(lists.size());
-  for (const std::uint32_t list : lists) {
-    buffer_.assign(lists_[list].key);
+  for (const Ordered& ordered : lists) {
+    buffer_.assign(lists_[ordered.list].key);
     AppendLastBlock(&buffer_);
     keys.push_back(Keep(buffer_));
   }
   HAKO_RETURN_IF_ERROR(core.store->FetchMulti(
       keys,
       [&](std::size_t i, std::size_t size) {
-        const std::span<char> room = Room(size);
+        const std::span<char> room = bytes_.Room(size);
         blocks[i] = std::string_view(room.data(), size);
         return room.data();
       },
@@ -173,10 +315,15 @@ Status PostingWriter::PlanLists(TableCore& core, std::span<const std::uint32_t> 
         if (!is_there) blocks[i].reset();
       }));
   for (std::size_t i = 0; i < lists.size(); ++i) {
-    const std::uint32_t list = lists[i];
-    const std::size_t first = list == 0 ? 0 : ends_[list - 1], behind = ends_[list];
-    if (first != behind) HAKO_RETURN_IF_ERROR(PlanList(core, lists_[list], blocks[i], first, behind));
+    const List& list = lists_[lists[i].list];
+    const std::size_t change = changes_.size();
+    DecodeChanges(list);
+    if (position_bytes_.size() > kNoPosition)
+      return absl::OutOfRangeError(
+          "the changes have more positions of words and q-grams than one atomic step may have; make them in parts");
+    if (change != changes_.size()) HAKO_RETURN_IF_ERROR(PlanList(core, list, blocks[i], change, changes_.size()));
   }
+  *first += lists.size();
   return absl::OkStatus();
 }
 
@@ -277,7 +424,7 @@ Status PostingWriter::PlanBlock(const List& list, std::uint64_t end, std::option
                       .first_change = first,
                       .num_changes = behind - first,
                       .is_of_keys = false,
-                      .has_positions = list.num_positions != 0};
+                      .has_positions = list.has_positions};
   if (before && ChangeInPlace(operation, *before)) {
     operation.value = Keep(buffer_);
     operations_.push_back(operation);

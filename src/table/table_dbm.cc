@@ -68,7 +68,7 @@ HAKO_OR_NO_MEMORY
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenIn(std::unique_ptr<internal::AnyDatabase> store, const TableOptions& options,
                                                      std::string_view path, FunctionRef<Status()> open_store) {
-  std::unique_ptr<TableDBM> opened(new TableDBM(std::make_unique<TableCore>(std::move(store), options.sort_bytes)));
+  std::unique_ptr<TableDBM> opened(new TableDBM(std::make_unique<TableCore>(std::move(store), options.sort_bytes, options.build_bytes)));
   opened->is_closed_ = true;  // nothing must be stored any more
   HAKO_RETURN_IF_ERROR(open_store());
   const Status status = CatchNoMemory([&] { return opened->Begin(options); });
@@ -269,7 +269,7 @@ Status TableDBM::CheckRows(std::string_view name) {
 }
 
 // The new columns are published last: until then no row has one, so they can be withdrawn.
-Status TableDBM::CreateIndex(const IndexOptions& options) HAKO_TRY {
+Status TableDBM::CreateIndex(const IndexOptions& options, FunctionRef<void(std::uint64_t num_rows)> progress) HAKO_TRY {
   TableCore& core = *core_;
   const sync::MutexLock lock(core.catalogue.mutex());
   (void)table::RemoveLeftovers(core);
@@ -282,7 +282,7 @@ Status TableDBM::CreateIndex(const IndexOptions& options) HAKO_TRY {
   HAKO_ASSIGN_OR_RETURN(const table::Catalogue::AddedIndex made, core.catalogue.AddIndex(stored, added, core.gate));
   const Status built = CatchNoMemory([&]() -> Status {
     core.catalogue.mutex().AssertHeld();
-    HAKO_RETURN_IF_ERROR(table::BuildIndex(core, *made.index));
+    HAKO_RETURN_IF_ERROR(table::BuildIndex(core, *made.index, progress));
     const table::Catalogue::Record record = table::Catalogue::RecordOf(*made.index, table::IndexState::kReady);
     return core.catalogue.Store({&record, 1});
   });

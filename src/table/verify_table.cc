@@ -1,5 +1,6 @@
 // Checking that the indices of a table are those of its rows.
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <utility>
@@ -143,7 +144,7 @@ class Verifier {
   };
   Status CheckTextRows() {
     static constexpr std::size_t kRowsAtOnce = 8192, kBytesAtOnce = 1 << 20;
-    std::vector<Lists> lists;
+    std::deque<Lists> lists;
     for (const Index* const listed : core_.catalogue.indices()) {
       if (listed->state() != IndexState::kReady || !listed->is_text()) continue;
       HAKO_ASSIGN_OR_RETURN(const Index* const index, Resolved(*listed));

@@ -17,6 +17,7 @@
 #include "tool/command.h"
 #include "tool/database.h"
 #include "tool/output.h"
+#include "tool/progress.h"
 #include "tool/row_printer.h"
 #include "tool/table_statement.h"
 #include "tool/table_text.h"
@@ -266,7 +267,9 @@ int RunIndex(const TableCommand& given) {
       if (!dropped.ok()) return FailTable(options.database, dropped);
     }
     if (!options.on.empty()) {
-      const Status created = table.CreateIndex(index);
+      Progress progress(Progress::Stream(true), table.Count().value_or(0));
+      const Status created = table.CreateIndex(index, [&progress](std::uint64_t num_rows) { progress.Update(num_rows, num_rows); });
+      progress.Finish();
       if (!created.ok()) return FailTable(options.database, created);
     }
     if (changes) return kExitDone;

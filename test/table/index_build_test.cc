@@ -176,6 +176,89 @@ TEST_P(IndexBuildTest, ChangeBeforeEachStepIsInTheIndex) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, IndexBuildTest, testing::ValuesIn(kIndices), [](const auto& info) { return info.param.name; });
 
+// Rows that have numbers, as another index of words has them. The lists are written after all rows were read, or after
+// each row. Numbers of removed rows are given to other ones meanwhile.
+TEST(TextIndexBuildTest, ListsOfRowsThatChangeAfterTheyWereReadAreThoseOfTheRows) {
+  const std::vector<NamedChange> changes = {
+      {"update",
+       [](TableDBM& t) {
+         return t.Update("c", {{"t", "word9 tail2"}});
+       }},
+      {"update_and_back",
+       [](TableDBM& t) {
+         const Status updated = t.Update("c", {{"t", "other"}});
+         return updated.ok() ? t.Update("c", {{"t", "word2 tail2"}}) : updated;
+       }},
+      {"update_of_others",
+       [](TableDBM& t) {
+         return t.Select().Where(Column("t").HasAll("tail1")).Update({{"t", "word2 tail1 more"}}).status();
+       }},
+      {"other_column",
+       [](TableDBM& t) {
+         return t.Update("c", {{"t", "word5"}, {"status", "done"}});
+       }},
+      {"removal", [](TableDBM& t) { return t.Remove("c"); }},
+      {"removal_of_all", [](TableDBM& t) { return t.Select().Remove().status(); }},
+      {"other_rows_with_the_numbers",
+       [](TableDBM& t) {
+         Status status = t.Select().Where(Key() < "e").Remove().status();
+         for (int i = 0; i < 8 && status.ok(); ++i)
+           status = t.Put((i % 2 == 0 ? "a" : "x") + std::to_string(i), {{"t", "word" + std::to_string(i % 3) + " new"}});
+         return status;
+       }},
+  };
+  int first = 0, num_taken = 0;
+  for (const IndexKind kind : {IndexKind::kToken, IndexKind::kQGram}) {
+    for (const std::uint64_t build_bytes : {std::uint64_t{1} << 20, std::uint64_t{0}}) {
+      for (const NamedChange& change : changes) {
+        bool is_over = false;
+        for (int step = ++first % kSlowdown; !is_over; step += kSlowdown) {
+          SCOPED_TRACE(change.name + " before step " + std::to_string(step));
+          const auto hook = std::make_shared<StoreHook>();
+          ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(HookedStore<>::InMemory(hook), {.build_bytes = build_bytes}));
+          ASSERT_THAT(table->CreateIndex({.name = "numbers", .columns = {{"t", IndexKind::kToken}}}), IsOk());
+          for (char key = 'a'; key <= 'h'; ++key) {
+            const std::string text = "word" + std::to_string(key - 'a') + " tail" + std::to_string(key % 3);
+            ASSERT_THAT(table->Put(std::string(1, key), {{"t", text}, {"status", "open"}}), IsOk());
+          }
+          int calls = 0;
+          bool is_changing = false;
+          hook->before = [&](StoreHook::Call) {
+            if (is_changing || calls++ != step) return absl::OkStatus();
+            is_changing = true;
+            EXPECT_THAT(change.make(*table), IsOk());
+            is_changing = false;
+            ++num_taken;
+            return absl::OkStatus();
+          };
+          ASSERT_THAT(table->CreateIndex({.name = "i", .columns = {{"t", kind}}, .where = first % 4 == 0 ? "status = 'open'" : "", .positions = first % 3 == 0}),
+                      IsOk());
+          hook->before = nullptr;
+          is_over = calls <= step;
+          ASSERT_THAT(table->Verify(), IsOk());
+          ASSERT_EQ(NaiveRows(*table).CountWrongAnswers(20), 0);
+        }
+      }
+    }
+  }
+  EXPECT_GT(num_taken, 100 / kSlowdown);
+}
+
+TEST(TextIndexBuildTest, ProgressCountsTheRows) {
+  const auto table = *TableDBM::OpenInMemory();
+  Fill(*table);
+  for (const IndexKind kind : {IndexKind::kOrdered, IndexKind::kToken}) {
+    std::uint64_t last = 0;
+    ASSERT_THAT(table->CreateIndex({.columns = {{"t", kind}}},
+                                   [&last](std::uint64_t num_rows) {
+                                     EXPECT_GT(num_rows, last);
+                                     last = num_rows;
+                                   }),
+                IsOk());
+    EXPECT_THAT(table->Count(), IsOkAndHolds(last));
+  }
+}
+
 // How many indices are built beside threads: HAKO_BUILDS, or `usual`.
 int Builds(int usual) {
   const char* given = std::getenv("HAKO_BUILDS");

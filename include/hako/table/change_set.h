@@ -72,8 +72,8 @@ class ChangeSet {
     std::uint32_t state;
   };
 
-  Status Apply(TableCore& core, const Change& change, std::span<const CellOf> cells, bool is_single);
-  Status FindState(TableCore& core, std::string_view key, bool is_single, State** found);
+  Status ReadRows(TableCore& core, std::span<const Change> changes);
+  Status Apply(TableCore& core, const Change& change, std::span<const CellOf> cells, State& state);
   Status Build(TableCore& core, const Change& change, std::span<const CellOf> cells, const RowView* old_row, std::string* out);
   Status CheckRules(const Catalogue& catalogue, bool is_new);
   Status AddEntries(TableCore& core, TakenNumbers& taken);
@@ -94,8 +94,9 @@ class ChangeSet {
   std::size_t num_texts_ = 0;
   RowBuilder builder_;
   std::vector<State> states_;
-  std::size_t num_states_ = 0;
-  std::unordered_map<std::string_view, std::uint32_t> state_of_;
+  std::uint32_t num_states_ = 0;
+  std::unordered_map<std::string_view, std::uint32_t> state_of_;  // by key
+  std::vector<std::uint32_t> state_of_change_;
   Entries old_, new_;
   PostingWriter postings_;
   std::vector<RowNumber> retired_;  // the numbers of rows that are removed

@@ -17,13 +17,16 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
+#include "hako/sync/mutex.h"
 #include "hako/table/filter.h"
 #include "hako/table/index_key.h"
 #include "hako/table/posting_block.h"
@@ -66,6 +69,30 @@ class Entries {
   std::string bytes_;
   std::vector<Entry> entries_;
   std::size_t begin_ = 0, key_end_ = 0;
+};
+
+// The numbers of rows that writers change while a text index is being built. Thread-safe.
+class ChangedRows {
+ public:
+  void Add(RowNumber number) {
+    const sync::MutexLock lock(mutex_);
+    numbers_.insert(number);
+  }
+  // Returns them in ascending order, and forgets them.
+  std::vector<RowNumber> Take() {
+    const sync::MutexLock lock(mutex_);
+    std::vector<RowNumber> numbers(numbers_.begin(), numbers_.end());
+    numbers_.clear();
+    return numbers;
+  }
+  void Clear() {
+    const sync::MutexLock lock(mutex_);
+    numbers_.clear();
+  }
+
+ private:
+  sync::Mutex mutex_;
+  std::set<RowNumber> numbers_ ABSL_GUARDED_BY(mutex_);
 };
 
 enum class IndexState : std::uint8_t { kBuilding = 1, kReady = 2, kDropped = 3 };
@@ -147,9 +174,14 @@ class Index {
   void MakePresent() { tables_ = present_tables_; }
 
   IndexState state() const { return state_.load(std::memory_order_seq_cst); }
-  void set_state(IndexState state) { state_.store(state, std::memory_order_seq_cst); }
+  void set_state(IndexState state) {
+    state_.store(state, std::memory_order_seq_cst);
+    if (state != IndexState::kBuilding) changed_.Clear();
+  }
   // The number of queries that use the index; DropIndex waits for them.
   std::atomic<int>& users() const { return users_; }
+  // For writers and its builder: see src/table/index_builder.cc.
+  ChangedRows& changed() const { return changed_; }
 
  private:
   Index() = default;
@@ -163,6 +195,7 @@ class Index {
   std::string present_tables_, tables_;
   std::atomic<IndexState> state_{IndexState::kBuilding};
   mutable std::atomic<int> users_{0};
+  mutable ChangedRows changed_;
 };
 
 }  // namespace hako::table

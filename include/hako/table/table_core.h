@@ -68,8 +68,8 @@ class RowBuffer {
 };
 
 struct TableCore {
-  TableCore(std::unique_ptr<internal::AnyDatabase> database, std::uint64_t most_sort_bytes)
-      : store(std::move(database)), catalogue(*store), numbers(*store), sort_bytes(most_sort_bytes) {
+  TableCore(std::unique_ptr<internal::AnyDatabase> database, std::uint64_t most_sort_bytes, std::uint64_t most_build_bytes)
+      : store(std::move(database)), catalogue(*store), numbers(*store), sort_bytes(most_sort_bytes), build_bytes(most_build_bytes) {
     cursors_.reserve(kCursorsKept);  // ReturnCursor must not fail
   }
 
@@ -88,7 +88,7 @@ struct TableCore {
   Catalogue catalogue;
   RowNumbers numbers;
   WriterGate gate;
-  const std::uint64_t sort_bytes;
+  const std::uint64_t sort_bytes, build_bytes;
   // The number of rows minus the number that the gate has counted; kUnknown until the rows were
   // counted.
   static constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::min();
@@ -133,8 +133,10 @@ Status MakeChanges(TableCore& core, std::span<const Change> changes, std::uint64
 // Returns the key of the first row; nullopt if there is none.
 StatusOr<std::optional<std::string>> FirstRow(TableCore& core);
 
-// Makes the entries of an index that is being built.
-Status BuildIndex(TableCore& core, Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
+// Makes the entries of an index that is being built. Calls progress with the number of rows that were read so far.
+Status BuildIndex(
+    TableCore& core, Index& index, FunctionRef<void(std::uint64_t num_rows)> progress = [](std::uint64_t) {})
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
 // Drops an index whose creation has failed, and restores the catalogue.
 void UndoIndex(TableCore& core, const Catalogue::AddedIndex& added) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
 // Drops an index (see Index). Once the index is marked, the drop cannot fail: records that cannot

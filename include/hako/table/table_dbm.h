@@ -71,6 +71,9 @@ struct TableOptions {
   bool closed_schema = false;
   // Bytes of keys and values that one query may sort or group in memory.
   std::uint64_t sort_bytes = std::uint64_t{256} << 20;
+  // Bytes of memory in which the building of an index of words or q-grams gathers these of many rows before it writes
+  // their lists, each of them then once. Those of one row are gathered in any case.
+  std::uint64_t build_bytes = std::uint64_t{64} << 20;
 };
 
 // Changes of rows that Write makes together. It copies their bytes. A later change of a row sees
@@ -198,8 +201,10 @@ class TableDBM {
   // Creates an index in parts, beside readers and writers, and returns once it is ready. Returns
   // AlreadyExists if an index has the name, or if the index should be unique and two rows have the
   // same value. Adds columns of the index or its `where` that the table lacks, or returns
-  // InvalidArgument if the schema is closed. Writers that would add a column wait meanwhile.
-  Status CreateIndex(const IndexOptions& options);
+  // InvalidArgument if the schema is closed. Writers that would add a column wait meanwhile. Calls progress
+  // now and then with the number of rows that were read so far.
+  Status CreateIndex(
+      const IndexOptions& options, FunctionRef<void(std::uint64_t num_rows)> progress = [](std::uint64_t) {});
   // Drops an index once the queries that use it have ended. Returns NotFound if there is none.
   // After OK the index is gone, even after a crash; if records of it could not be removed, their
   // space is in use until the next change of an index, or Close. Returns FailedPrecondition if the
