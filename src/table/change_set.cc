@@ -192,11 +192,12 @@ Status ChangeSet::CheckRules(const Catalogue& catalogue, bool is_new) {
 Status ChangeSet::AddEntries(TableCore& core, TakenNumbers& taken) {
   const IndexList& indices = core.catalogue.indices();
   const ColumnNames* const names = &core.catalogue.names();
+  const bool has_texts = std::ranges::any_of(indices, &Index::is_text);
   for (std::size_t i = 0; i < num_states_; ++i) {
     State& state = states_[i];
     state.old_ranges.clear();
     state.new_ranges.clear();
-    HAKO_RETURN_IF_ERROR(AddPostings(core, taken, state));
+    if (has_texts || NumberOfRow(state.old_bytes)) HAKO_RETURN_IF_ERROR(AddPostings(core, taken, state));
     if (state.had == state.has && state.old_bytes == state.new_bytes) continue;
     const auto add = [&](bool exists, std::string_view bytes, Entries* entries, auto* ranges) -> Status {
       const RowView row = exists ? RowView(bytes, names) : RowView();
@@ -287,7 +288,7 @@ Status ChangeSet::WriteOne(TableCore& core, const State& state) {
 }
 
 Status ChangeSet::Write(TableCore& core) {
-  HAKO_RETURN_IF_ERROR(postings_.Plan(core));
+  if (!postings_.IsEmpty()) HAKO_RETURN_IF_ERROR(postings_.Plan(core));
   all_.clear();
   for (const auto* const operations : {&unique_removes_, &unique_sets_, &removes_, &sets_})
     all_.insert(all_.end(), operations->begin(), operations->end());

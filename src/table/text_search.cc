@@ -356,7 +356,7 @@ Status TextSearch::TestRows(const Node& node, const Index& index, Numbers rows, 
   if (rows.empty()) return absl::OkStatus();
   Numbers kept;
   std::string bytes;
-  NumberStream stream(core_, std::make_shared<const RowSet>(RowSet{.numbers = rows}), effort_);
+  NumberStream stream(core_, std::make_shared<const RowSet>(RowSet{.numbers = rows}), KeyStream::Known(), effort_);
   while (stream.Next()) {
     const Status read = core_.FetchRow(stream.key(), &bytes);
     if (!read.ok() && !absl::IsNotFound(read)) return read;
