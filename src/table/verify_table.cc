@@ -158,7 +158,8 @@ class Verifier {
       const std::optional<RowNumber> number = NumberOfRow(row);
       for (Lists& of : lists) {
         if (!number) return absl::DataLossError(absl::StrCat("row '", PrintableKey(key), "' has no number for index ", of.index->name()));
-        of.index->ForEachList(key, RowView(row, names_), [&](std::string_view list, std::uint32_t position) { of.postings.Add(list, *number, position); });
+        of.index->ForEachList(key, RowView(row, names_),
+                              [&](std::string_view list, std::uint32_t position) { of.postings.Add(list, *number, position); });
       }
       bytes += row.size();
       if (++num_rows < kRowsAtOnce && bytes < kBytesAtOnce) continue;

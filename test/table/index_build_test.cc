@@ -231,8 +231,10 @@ TEST(TextIndexBuildTest, ListsOfRowsThatChangeAfterTheyWereReadAreThoseOfTheRows
             ++num_taken;
             return absl::OkStatus();
           };
-          ASSERT_THAT(table->CreateIndex({.name = "i", .columns = {{"t", kind}}, .where = first % 4 == 0 ? "status = 'open'" : "", .positions = first % 3 == 0}),
-                      IsOk());
+          ASSERT_THAT(
+              table->CreateIndex(
+                  {.name = "i", .columns = {{"t", kind}}, .where = first % 4 == 0 ? "status = 'open'" : "", .positions = first % 3 == 0}),
+              IsOk());
           hook->before = nullptr;
           is_over = calls <= step;
           ASSERT_THAT(table->Verify(), IsOk());

@@ -68,8 +68,8 @@ struct IndexOptions {
   std::string where = {};                  // a condition (table/query_text.h): the index has only rows that meet it
   unsigned q = 3;                          // characters of a q-gram, 1 to 8
   // Whether an index of words or q-grams has their positions in each row. Then it decides phrases, and
-  // substrings longer than a q-gram, and no row is read for that. An index of q-grams becomes about 1.6 times
-  // as large, one of words hardly larger.
+  // substrings longer than a q-gram, and no row is read for that. An index of words becomes 1.1 to 2.5 times as
+  // large, one of q-grams 1.6 times for short texts and up to 9 times for texts of some kilobytes.
   bool positions = false;
 };
 
