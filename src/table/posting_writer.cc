@@ -43,7 +43,6 @@ void PostingWriter::Clear() {
   lists_.clear();
   slices_.Clear();
   num_changes_ = num_pending_ = 0;
-  position_bytes_.clear();
   keys_.clear();
   list_bytes_.Clear();
   bytes_.Clear();
@@ -281,6 +280,7 @@ StatusOr<std::size_t> PostingWriter::PlanSome(TableCore& core, std::size_t first
   operations_.clear();
   bytes_.Clear();
   changes_.clear();
+  position_bytes_.clear();
   const std::size_t behind = std::min(order_.size(), first + kListsMax);
   while (first < behind && changes_.size() < kChangesMax) HAKO_RETURN_IF_ERROR(PlanLists(core, &first, behind));
   return first;
@@ -314,6 +314,7 @@ Status PostingWriter::PlanLists(TableCore& core, std::size_t* first, std::size_t
       [&](std::size_t i, bool is_there) {
         if (!is_there) blocks[i].reset();
       }));
+  std::optional<PooledCursor> cursor;  // at a block of the last list that had changes in other blocks
   for (std::size_t i = 0; i < lists.size(); ++i) {
     const List& list = lists_[lists[i].list];
     const std::size_t change = changes_.size();
@@ -321,31 +322,31 @@ Status PostingWriter::PlanLists(TableCore& core, std::size_t* first, std::size_t
     if (position_bytes_.size() > kNoPosition)
       return absl::OutOfRangeError(
           "the changes have more positions of words and q-grams than one atomic step may have; make them in parts");
-    if (change != changes_.size()) HAKO_RETURN_IF_ERROR(PlanList(core, list, blocks[i], change, changes_.size()));
+    if (change != changes_.size()) HAKO_RETURN_IF_ERROR(PlanList(core, list, blocks[i], change, changes_.size(), &cursor));
   }
   *first += lists.size();
   return absl::OkStatus();
 }
 
 Status PostingWriter::PlanList(TableCore& core, const List& list, std::optional<std::string_view> last, std::size_t first,
-                               std::size_t behind) {
+                               std::size_t behind, std::optional<PooledCursor>* pooled) {
   const std::optional<PostingBlock> block = last ? DecodePostingHead(*last) : PostingBlock();
   if (!block) return DamagedPostingsError();
-  if (changes_[first].number < block->begin) {
-    PooledCursor cursor(core);
-    while (first < behind && changes_[first].number < block->begin) {
-      buffer_.assign(list.key);
-      AppendBlock(changes_[first].number + 1, &buffer_);
-      cursor->JumpBriefly(buffer_);
-      HAKO_RETURN_IF_ERROR(cursor->status());
-      if (!cursor->Valid()) return MismatchError();  // the list has changed between two reads
-      const std::optional<BlockKey> key = ParseBlockKey(cursor->key());
-      if (!key || key->list != list.key || key->end == PostingBlock::kNoEnd) return MismatchError();
-      std::size_t next = first + 1;
-      while (next < behind && changes_[next].number < key->end) ++next;
-      HAKO_RETURN_IF_ERROR(PlanBlock(list, key->end, Keep(cursor->value()), first, next));
-      first = next;
-    }
+  while (first < behind && changes_[first].number < block->begin) {
+    buffer_.assign(list.key);
+    AppendBlock(changes_[first].number + 1, &buffer_);
+    const bool has_moved = pooled->has_value();
+    if (!has_moved) pooled->emplace(core);
+    internal::AnyCursor& cursor = ***pooled;
+    has_moved&& cursor.Valid() && cursor.key() <= buffer_ ? cursor.JumpAhead(buffer_) : cursor.JumpBriefly(buffer_);
+    HAKO_RETURN_IF_ERROR(cursor.status());
+    if (!cursor.Valid()) return MismatchError();  // the list has changed between two reads
+    const std::optional<BlockKey> key = ParseBlockKey(cursor.key());
+    if (!key || key->list != list.key || key->end == PostingBlock::kNoEnd) return MismatchError();
+    std::size_t next = first + 1;
+    while (next < behind && changes_[next].number < key->end) ++next;
+    HAKO_RETURN_IF_ERROR(PlanBlock(list, key->end, Keep(cursor.value()), first, next));
+    first = next;
   }
   return first == behind ? absl::OkStatus() : PlanBlock(list, PostingBlock::kNoEnd, last, first, behind);
 }

@@ -34,6 +34,7 @@
 namespace hako::table {
 
 struct TableCore;
+class PooledCursor;
 
 class PostingWriter {
  public:
@@ -212,7 +213,9 @@ class PostingWriter {
   }
   // Plans the changes of a few lists from *first on, at most up to `behind`, and moves *first behind them.
   Status PlanLists(TableCore& core, std::size_t* first, std::size_t behind);
-  Status PlanList(TableCore& core, const List& list, std::optional<std::string_view> last, std::size_t first, std::size_t behind);
+  // `pooled` has the cursor with which the lists before were planned, if any needed one.
+  Status PlanList(TableCore& core, const List& list, std::optional<std::string_view> last, std::size_t first, std::size_t behind,
+                  std::optional<PooledCursor>* pooled);
   Status PlanBlock(const List& list, std::uint64_t end, std::optional<std::string_view> before, std::size_t first, std::size_t behind);
   void PlanKeys();
   // Changes one number of a block in place, into buffer_. Returns false if there are more changes or the block
