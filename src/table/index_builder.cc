@@ -59,7 +59,11 @@ class Builder {
       num_rows += gathered;
       if (!IsFull()) continue;
       // Numbers of rows that change are noted only until Mend: the other rows are read again.
-      if (gathered < rows_.size) next.assign(rows_.keys[gathered]), at_end = false;
+      if (gathered < rows_.size) {
+        next.assign(rows_.keys[gathered]);
+        at_end = false;
+        rows_at_once_ = 2 * gathered;
+      }
       HAKO_RETURN_IF_ERROR(Write());
     }
     return postings_.num_changes() == 0 ? absl::OkStatus() : Write();
@@ -74,7 +78,7 @@ class Builder {
 
   // Reads the next rows, from the key *next on.
   Status ReadRows(std::string* next, bool* at_end) {
-    const std::size_t rows_max = index_.is_text() ? kTextRowsAtOnce : kRowsAtOnce;
+    const std::size_t rows_max = index_.is_text() ? std::min(kTextRowsAtOnce, rows_at_once_) : kRowsAtOnce;
     rows_.Clear();
     *at_end = true;
     for (cursor_->Jump(*next); cursor_->Valid() && cursor_->key()[0] == kRowSpace; cursor_->Next()) {
@@ -271,10 +275,11 @@ class Builder {
   Entries entries_;
   std::vector<std::string_view> keys_;
   std::vector<std::size_t> row_of_;
-  PostingWriter postings_;             // of many rows
-  std::size_t num_gathered_ = 0;       // how many
-  PostingWriter step_;                 // of a step that gives rows numbers, or mends their lists
-  std::vector<std::string> numbered_;  // the rows that get a number in this step, with it
+  PostingWriter postings_;                      // of many rows
+  std::size_t num_gathered_ = 0;                // how many
+  std::size_t rows_at_once_ = kTextRowsAtOnce;  // about as many as fit into memory, if these are fewer
+  PostingWriter step_;                          // of a step that gives rows numbers, or mends their lists
+  std::vector<std::string> numbered_;           // the rows that get a number in this step, with it
 };
 
 }  // namespace
