@@ -15,17 +15,22 @@ import statistics
 import subprocess
 import sys
 
-ENGINES = ["hako", "sqlite", "xapian", "tokyo"]
-BATCHES = {"documents": 100}  # rows in one step; 8,000 of the others
+POSITIONS = "positions"  # hako with the positions of words and substrings
+ENGINES = ["hako", POSITIONS, "sqlite", "xapian", "tokyo"]
 QUERIES = ["rare_word", "frequent_word", "two_words", "phrase", "not_word", "rare_substring", "frequent_substring", "two_characters"]
-IN_ORDER = {"hako", "sqlite", "xapian"}  # their first rows are the same
+IN_ORDER = {"hako", POSITIONS, "sqlite", "xapian"}  # their first rows are the same
+
+
+def program(args, engine):
+    return args.bin / f"texts_{'hako' if engine == POSITIONS else engine}"
 
 
 def run(args, engine, corpus, lines):
     """The lines of one run by (phase, kind)."""
-    batch = args.batch or BATCHES.get(corpus, 8000)
-    command = [args.bin / f"texts_{engine}", f"--corpus={args.corpora / corpus}", f"--dir={args.dir}", f"--batch={batch}",
+    command = [program(args, engine), f"--corpus={args.corpora / corpus}", f"--dir={args.dir}", f"--batch={args.batch}",
                f"--singles={args.singles}", f"--seconds={args.seconds}", f"--budget={args.budget}"]
+    if engine == POSITIONS:
+        command.append("--positions=1")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{corpus}: {engine} ended with {done.returncode}")
@@ -82,7 +87,7 @@ def figures():
     for kind in QUERIES:
         for phase in ("count", "first"):
             name = f"{kind.replace('_', ' ')}, {'first 10' if phase == 'first' else 'count'}, us"
-            yield name, 1, field(phase, kind, "ns", 1e3), ENGINES[1:], ">=", 2.0
+            yield name, 1, field(phase, kind, "ns", 1e3), ENGINES[2:], ">=", 2.0
 
 
 def median(values):
@@ -122,14 +127,14 @@ def main():
     parser.add_argument("--corpora", required=True, type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--engines", default=",".join(ENGINES), help="%(default)s")
-    parser.add_argument("--batch", type=int, help="rows in one step of an import (1000; 100 documents)")
+    parser.add_argument("--batch", type=int, default=8000, help="most rows in one step of an import, which has 2 MiB at most (%(default)s)")
     parser.add_argument("--singles", type=int, default=100_000, help="single rows put, updated and removed (%(default)s)")
     parser.add_argument("--seconds", type=float, default=20, help="at most for the single rows put, and for those updated (%(default)s)")
     parser.add_argument("--budget", type=float, default=.2, help="seconds for each kind of query (%(default)s)")
     parser.add_argument("--lines", type=argparse.FileType("a"), help="a file for the lines of the programs")
     parser.add_argument("names", nargs="*", metavar="corpus", help="(all)")
     args = parser.parse_args()
-    engines = [engine for engine in ENGINES if engine in args.engines.split(",") and (args.bin / f"texts_{engine}").exists()]
+    engines = [engine for engine in ENGINES if engine in args.engines.split(",") and program(args, engine).exists()]
     if "hako" not in engines:
         sys.exit(f"{args.bin} has no texts_hako")
     for corpus in args.names or sorted(file.stem for file in args.corpora.glob("*.queries")):
