@@ -67,28 +67,33 @@ Status Query::CheckOffset() const {
 StatusOr<std::uint64_t> Query::Count() const HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckOffset());
   if (limit_ == 0) return std::uint64_t{0};
-  // Drop the order, which does not change the number, unless After depends on it.
+  if (after_key_) {  // which depends on the order
+    std::uint64_t count = 0;
+    QueryRun run(*this);
+    HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>()));
+    HAKO_RETURN_IF_ERROR(run.Each([&](std::string_view, const RowView&) { return ++count, true; }));
+    return count;
+  }
   Query all = *this;
   all.limit_.reset();
   all.offset_ = 0;
-  if (!after_key_) all.order_by_.reset();
+  all.order_by_.reset();
   const auto within_limit = [this](std::uint64_t count) {
     return std::min(count - std::min(count, offset_), limit_.value_or(~std::uint64_t{0}));
   };
-  if (!where_.node() && !after_key_) {
+  if (!where_.node()) {
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t count, core_->CountRows());
     return within_limit(count);
   }
   QueryRun run(all);
-  HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>(), false, !after_key_));
+  HAKO_RETURN_IF_ERROR(run.Prepare(std::vector<std::string>(), false, true));
   const table::Access& access = run.plan().access;
   std::uint64_t count = 0;
-  if (run.plan().is_exact && access.kind == table::Access::Kind::kRange && access.range.index != nullptr && !after_key_ &&
-      effort_ == nullptr) {
+  if (run.plan().is_exact && access.kind == table::Access::Kind::kRange && access.range.index != nullptr && effort_ == nullptr) {
     HAKO_ASSIGN_OR_RETURN(count, core_->store->CountRange(access.range.from, access.range.to));
     return within_limit(count);
   }
-  if (run.plan().is_exact && access.kind == table::Access::Kind::kNumbers && !after_key_) {
+  if (run.plan().is_exact && access.kind == table::Access::Kind::kNumbers) {
     if (!access.set->is_complement) return within_limit(access.set->numbers.size());
     // All rows but those of the set: both are counted at one moment.
     HAKO_RETURN_IF_ERROR(core_->CountRows().status());

@@ -138,6 +138,15 @@ TEST_F(PageTest, NegativeOffsetIsRefused) {
   EXPECT_THAT(KeysOf(table_->Select().Limit(-1, 1)), ElementsAre("k2", "k3"));  // no limit
 }
 
+TEST_F(PageTest, CountOfAPageNeedsNoMoreMemoryThanThePage) {
+  const auto table = *TableDBM::OpenInMemory({.sort_bytes = 20'000});
+  for (int i = 0; i < 1000; ++i) ASSERT_THAT(table->Put(std::to_string(i), {{"b", i}}), IsOk());
+  const Query page = table->Select().OrderBy("b").After("9", 9).Limit(10);
+  EXPECT_EQ(KeysOf(page).size(), 10u);
+  EXPECT_THAT(page.Count(), IsOkAndHolds(10u));
+  EXPECT_THAT(Query(page).Limit(10, 3).Count(), IsOkAndHolds(10u));
+}
+
 TEST_F(PageTest, PagesWithoutAnOrderAreByKey) {
   std::vector<std::string> small;
   for (int i = 0; i < 500; ++i) {
