@@ -70,7 +70,7 @@ class Builder {
   }
 
  private:
-  static constexpr int kTriesMax = 1000;  // no row changes, and no block is split, as often as that between two reads
+  static constexpr int kTriesMax = 1000;  // no row changes as often as that between two reads
 
   static Status UnfitError() { return absl::DataLossError("the posting lists of a text index do not fit together: Verify says more"); }
 
@@ -171,20 +171,28 @@ class Builder {
 
   // Adds what is in memory to the lists.
   Status Write() {
+    static constexpr int kTriesBeside = 8;  // beside writers, which may change the blocks that are to be split
     postings_.Sort();
-    int tries = 0;
-    for (std::size_t list = 0; list < postings_.num_lists();) {
+    const auto keep = [](std::size_t, std::optional<std::string_view>) { return Action::Keep(); };
+    std::size_t list = 0, next = 0;
+    const auto plan = [&]() -> Status {
       keys_.clear();
-      const StatusOr<std::size_t> next = postings_.PlanSome(core_, list);
-      Status status = next.status();
-      if (next.ok()) status = ProcessBeside(postings_, [](std::size_t, std::optional<std::string_view>) { return Action::Keep(); });
-      if (absl::IsAborted(status)) {  // a block that would be split has changed
-        if (++tries == kTriesMax) return UnfitError();
-        continue;
+      HAKO_ASSIGN_OR_RETURN(next, postings_.PlanSome(core_, list));
+      return absl::OkStatus();
+    };
+    const auto write_alone = [&]() -> Status {
+      HAKO_RETURN_IF_ERROR(plan());
+      return Process(postings_, keep);
+    };
+    for (; list < postings_.num_lists(); list = next) {
+      Status status = MismatchError();
+      for (int tries = 0; tries < kTriesBeside && absl::IsAborted(status); ++tries) {
+        status = plan();
+        if (status.ok()) status = ProcessBeside(postings_, keep);
       }
+      if (absl::IsAborted(status)) status = core_.gate.RunExclusive(write_alone);
+      if (absl::IsAborted(status)) return UnfitError();
       HAKO_RETURN_IF_ERROR(status);
-      list = *next;
-      tries = 0;
     }
     HAKO_RETURN_IF_ERROR(Mend());
     postings_ = PostingWriter();

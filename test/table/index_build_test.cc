@@ -360,5 +360,36 @@ TEST(IndexBuildThreadTest, IndicesBuiltBesideWritersAreThoseOfTheRows) {
   EXPECT_EQ(num_wrong, 0);
 }
 
+// A step of the build that splits blocks may find each of them changed, again and again.
+TEST(TextIndexBuildTest, WritersOfTheSameWordsDoNotStopIt) {
+  static constexpr std::uint64_t kRows = 2000 / kSlowdown;
+  const auto table = *TableDBM::OpenInMemory();
+  const auto draw = [](Random& random) {
+    std::string text;
+    for (int n = 0; n < 8; ++n) text += "w" + std::to_string(random.Below(10)) + " ";
+    return text;
+  };
+  Random random(TestSeed());
+  for (std::uint64_t i = 0; i < kRows; ++i) ASSERT_THAT(table->Put(std::to_string(i), {{"t", draw(random)}}), IsOk());
+  ASSERT_THAT(table->CreateIndex({.name = "first", .columns = {{"t", IndexKind::kToken}}}), IsOk());
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> writers;
+  for (std::uint64_t w = 0; w < 3; ++w) {
+    writers.emplace_back([&, w] {
+      Random mine(TestSeed() + w + 1);
+      while (!is_over) EXPECT_THAT(table->Put(std::to_string(mine.Below(kRows)), {{"t", draw(mine)}}), IsOk());
+    });
+  }
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(table->CreateIndex({.name = "words", .columns = {{"t", IndexKind::kToken}}, .positions = true}), IsOk());
+    EXPECT_THAT(table->DropIndex("words"), IsOk());
+    EXPECT_THAT(table->CreateIndex({.name = "grams", .columns = {{"t", IndexKind::kQGram}}, .q = 2, .positions = true}), IsOk());
+    EXPECT_THAT(table->DropIndex("grams"), IsOk());
+  }
+  is_over = true;
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_THAT(table->Verify(), IsOk());
+}
+
 }  // namespace
 }  // namespace hako
