@@ -301,7 +301,7 @@ std::optional<Access> Planner::OfTexts(Nodes conjuncts, TextSearch& search, bool
 
 std::optional<Access> Planner::OfZones(Nodes conjuncts, std::shared_ptr<TextSearch> search, std::uint64_t num_rows, const Access& ordered) {
   static constexpr std::uint64_t kRowsOfKey = 4;  // keys of the set that are sorted in the time that a wanted row takes here, about
-  static constexpr std::uint64_t kRowsMin = 64, kRowsScanned = 128;
+  static constexpr std::uint64_t kRowsMin = 64, kRowsScanned = 512;
   if (!wanted_.rows || wanted_.counts || ordered.kind != Access::Kind::kRange || ordered.range.index != nullptr) return std::nullopt;
   if (num_rows < kRowsMin || num_rows / kRowsOfKey < *wanted_.rows || !core_.numbers.KnowsOrder(wanted_.is_descending)) return std::nullopt;
   Access access{.kind = Access::Kind::kZones, .range = ordered.range};
