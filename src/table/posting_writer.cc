@@ -39,6 +39,7 @@ std::uint64_t HeadOf(std::string_view list) {
 }  // namespace
 
 void PostingWriter::Clear() {
+  if (IsEmpty()) return;
   for (const List& list : lists_) slots_[list.slot].list = 0;
   lists_.clear();
   slices_.Clear();

@@ -83,7 +83,7 @@ class PostingWriter {
     MakePending();
     return num_changes_;
   }
-  bool IsEmpty() const { return lists_.empty() && keys_.empty(); }  // no change was added
+  bool IsEmpty() const { return num_pending_ == 0 && lists_.empty() && keys_.empty(); }  // no change was added
   // After Plan: whether any block is not as the changes demand.
   bool HasChanges() const {
     return std::ranges::any_of(operations_, [](const Operation& one) { return one.was_there != one.is_there || one.before != one.value; });
