@@ -228,6 +228,23 @@ TEST(OpeningFilesTest, OnesWithoutALogRemoveAnUnneededOne) {
   EXPECT_GT(num_left, 10u);
 }
 
+// An unfinished creation leaves zeros, in which no update needs a proof.
+TEST(OpeningFilesTest, ZerosAreABlankFileWhateverIsUnproven) {
+  for (const Kind& kind : kKinds) {
+    if (!kind.IsMappedHash()) continue;  // the others have no such option
+    for (const UnprovenUpdates unproven : {UnprovenUpdates::kRefuse, UnprovenUpdates::kDrop, UnprovenUpdates::kAccept}) {
+      SCOPED_TRACE(testing::Message() << kind.name << ", " << static_cast<int>(unproven));
+      const TempDir directory(TempDir::MemoryParent());
+      AnyOptions options = OptionsOf({kind, Durability::kNone}, directory);
+      options.unproven_updates = unproven;
+      WriteWhole(options.path, std::string(32'768, '\0'));
+      ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(options));
+      EXPECT_EQ(db->Count(), 0);
+      ASSERT_THAT(db->Close(), IsOk());
+    }
+  }
+}
+
 // But not a file that is no log, or one that may be needed.
 TEST(OpeningFilesTest, OnesWithoutALogKeepAnythingElse) {
   for (const Kind& kind : kKinds) {

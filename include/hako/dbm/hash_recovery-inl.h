@@ -64,7 +64,8 @@ Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions&
     StatusOr<FileT> file = FileT::Open(path, file_options);
     if (absl::IsNotFound(file.status())) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(file.status());
-    if (file->Size() == 0) return absl::OkStatus();
+    HAKO_ASSIGN_OR_RETURN(const bool is_blank, storage::HasOnlyZeros(*file));
+    if (is_blank) return absl::OkStatus();
     HAKO_ASSIGN_OR_RETURN(const auto dbm, Open(*std::move(file), LogPlace<LogFile>(path, file_options), options));
     return dbm->space_->extents().was_accepted() ? dbm->Verify() : absl::OkStatus();
   } else {
