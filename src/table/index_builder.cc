@@ -37,13 +37,13 @@ struct Rows {                             // some rows, as they were read
 
 // Posting lists are made of many rows together: these are read, and get their numbers; their words or q-grams are
 // gathered in memory (TableOptions::build_bytes), and written list by list, in many steps (Write). So each block is
-// written once. By then rows may have changed, and the steps do not look at them. A writer that does so after the index
-// was listed notes the row's number before its step (Index::changed), and changes the lists by what the row was and
-// is. So only lists of noted numbers can be wrong: they have the words that the builder has read and those
-// that writers have added. When all lists are written, Mend removes from them what the row with that number does
-// not have, and adds what it has, while no writer runs: there is none that has read a list or row before it and changes
-// it afterwards. That row may be another one than the builder has read, or none. From then on lists and row agree,
-// and writers keep that so. A row that gets its first number is in the lists by its writer.
+// written once. By then rows may have changed, and the steps do not look at them. A writer that changes a row after the
+// index was listed notes the row's number before its step (Index::changed), and makes the differences between the old
+// and the new row in the lists. So only lists of noted numbers can be wrong: they have the words that the builder has
+// read and those that writers have added. When all lists are written, Mend gives each noted number exactly the words
+// of the row that has the number now: the row that the builder has read, another one, or none. No writer runs
+// meanwhile, so none has read a list or a row before and changes it afterwards. From then on lists and row agree, and
+// writers keep them so. A row that gets its first number from a writer is put into the lists by that writer.
 class Builder {
  public:
   Builder(TableCore& core, const Index& index) : core_(core), index_(index) {}
@@ -169,7 +169,7 @@ class Builder {
     return index_.CheckNumWords(postings_.num_changes() - before);
   }
 
-  // Adds what is in memory to the lists.
+  // Adds the gathered words or q-grams to the lists.
   Status Write() {
     static constexpr int kTriesBeside = 8;  // beside writers, which may change the blocks that are to be split
     postings_.Sort();

@@ -132,7 +132,7 @@ bool ZoneStream::Next() {
   while (!rest_) {
     while (!found_.empty()) {
       if (num_looked_up_ < zones_.size() && !IsShownBefore(found_.front(), zones_[num_looked_up_].bound)) break;
-      std::pop_heap(found_.begin(), found_.end(), [this](const auto& a, const auto& b) { return IsShownBefore(b, a); });
+      std::pop_heap(found_.begin(), found_.end(), OrderOfHeap());
       std::string key = std::move(found_.back());
       found_.pop_back();
       found_bytes_ -= key.size() + sizeof(std::string);
@@ -197,7 +197,7 @@ Status ZoneStream::LookUp(const RowZones::Zone& zone) {
     if (!key || *key < from_ || (!to_.empty() && *key >= to_)) continue;
     found_bytes_ += key->size() + sizeof(std::string);
     found_.emplace_back(*key);
-    std::push_heap(found_.begin(), found_.end(), [this](const auto& a, const auto& b) { return IsShownBefore(b, a); });
+    std::push_heap(found_.begin(), found_.end(), OrderOfHeap());
   }
   return absl::OkStatus();
 }

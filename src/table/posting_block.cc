@@ -49,7 +49,7 @@ void AppendHead(std::size_t count, RowNumber begin, std::string* out) {
 constexpr std::size_t kHeadMax = 3 + kVarint32SizeMax;
 constexpr std::uint64_t kHighBits = 0x8080808080808080;
 
-// Returns the end of so many varints; nullptr if there are fewer.
+// Returns the end of `count` varints; nullptr if there are fewer.
 const std::byte* SkipVarints(const std::byte* at, const std::byte* end, std::size_t count) {
   for (; end - at >= 8; at += 8) {
     const auto num_ends = static_cast<std::size_t>(std::popcount(~LoadLe<std::uint64_t>(at) & kHighBits));
@@ -63,7 +63,7 @@ const std::byte* SkipVarints(const std::byte* at, const std::byte* end, std::siz
   return at;
 }
 
-// Returns the end of the positions of so many numbers; nullptr if there are fewer.
+// Returns the end of the positions of `count` numbers; nullptr if there are fewer.
 const std::byte* SkipPositions(const std::byte* at, const std::byte* end, std::size_t count) {
   while (count > 0) {
     if (at == end) return nullptr;

@@ -65,7 +65,7 @@ std::optional<RowNumbers::ScanPart> RowNumbers::BeginScan() {
   return ScanPart{.begin = scanned_, .scans_from = scans_from_, .blocks = {}};
 }
 
-// Looks for rows and for free numbers in so many parts of the key blocks, beginning with this one.
+// Looks for rows and for free numbers in `num_parts` parts of the key blocks, of which `part` is the first one.
 Status RowNumbers::Scan(ScanPart& part, std::size_t num_parts) {
   StatusOr<bool> goes_on = true;
   for (std::size_t i = 0; i < num_parts && goes_on.ok() && *goes_on; ++i) {

@@ -86,7 +86,7 @@ RowSet Intersection(const RowSet& a, const RowSet& b) {
 }
 
 // A pattern that is not longer than a q-gram begins one wherever it occurs; a longer one has all its
-// q-grams where it occurs. Their positions tell whether they are there in a row.
+// q-grams where it occurs. Their positions tell whether they follow each other in a row.
 std::optional<TextSearch::Lists> TextSearch::GramsOf(const Node& node, const Index& index) const {
   static constexpr std::size_t kGramsMax = 8, kPatternMax = 128;
   const std::string_view given = node.values[0].get().bytes(), pattern = WithoutCutCharacters(given);
@@ -238,14 +238,7 @@ Status TextSearch::ReadBlocks(const std::string& list, std::uint64_t size, const
   if (seeks && wanted->empty()) return absl::OkStatus();
   const std::uint64_t first = seeks ? wanted->front() : begin_;
   PooledCursor cursor(core_);
-  std::string target = FirstBlock(list);
-  if (first == 0) {
-    cursor->Jump(target);
-  } else {
-    target.resize(list.size());
-    AppendBlock(static_cast<std::uint32_t>(first + 1), &target);
-    cursor->JumpBriefly(target);
-  }
+  if (first == 0) cursor->Jump(FirstBlock(list));
   return ReadRest(cursor, list, first, end_, seeks ? std::span(*wanted) : std::span<const RowNumber>(), take);
 }
 
@@ -282,13 +275,14 @@ Status TextSearch::ReadRest(PooledCursor& cursor, const std::string& list, std::
                             std::span<const RowNumber> wanted, TakeBlock take) {
   static constexpr int kReturnsMax = 1000;  // no writer splits a block as often between two moves
   std::string target;
-  bool has_sought = next != 0;  // the block of `next`
+  bool has_sought = false;  // the block of `next`
   const auto seek = [&] {
     target = list;
     AppendBlock(static_cast<std::uint32_t>(next + 1), &target);
     cursor->JumpBriefly(target);
     has_sought = true;
   };
+  if (next != 0) seek();
   for (int num_returns = 0;;) {
     HAKO_RETURN_IF_ERROR(cursor->status());
     if (effort_ != nullptr && !effort_->Take()) return effort_->error();
@@ -346,27 +340,27 @@ StatusOr<RowSet> TextSearch::FindByPositions(const Node& node, const Lists& list
     wanted = &set.numbers;
   }
   if (!set.is_exact) return set;
-  Numbers undecided = match.Undecided();
+  const Numbers undecided = match.Undecided();
   set.is_exact = undecided.size() <= std::max(kTestedMax, set.numbers.size() / 2);  // else the query reads nearly as many rows
-  if (set.is_exact) HAKO_RETURN_IF_ERROR(TestRows(node, *lists.index, std::move(undecided), &set.numbers));
+  if (set.is_exact) HAKO_RETURN_IF_ERROR(TestRows(node, *lists.index, undecided, &set.numbers));
   return set;
 }
 
-Status TextSearch::TestRows(const Node& node, const Index& index, Numbers rows, Numbers* numbers) {
+Status TextSearch::TestRows(const Node& node, const Index& index, const Numbers& rows, Numbers* numbers) {
   if (rows.empty()) return absl::OkStatus();
   Numbers kept;
   std::string bytes;
-  NumberStream stream(core_, std::make_shared<const RowSet>(RowSet{.numbers = rows}), KeyStream::Known(), effort_);
-  while (stream.Next()) {
-    const Status read = core_.FetchRow(stream.key(), &bytes);
+  NumberKeys keys(core_);
+  for (const RowNumber number : rows) {
+    if (effort_ != nullptr && !effort_->Take()) return effort_->error();
+    HAKO_ASSIGN_OR_RETURN(const std::optional<std::string_view> key, keys.KeyOf(number));
+    if (!key) continue;  // the row was removed meanwhile
+    const Status read = core_.FetchRow(*key, &bytes);
     if (!read.ok() && !absl::IsNotFound(read)) return read;
     if (effort_ != nullptr && !effort_->TakeRow(bytes.size())) return effort_->error();
-    const std::optional<RowNumber> number = read.ok() ? NumberOfRow(bytes) : std::nullopt;
-    if (!number || !std::binary_search(rows.begin(), rows.end(), *number)) continue;  // the row was removed meanwhile
-    if (MeetsLeaf(node, RowView(bytes, &core_.catalogue.names()).Get(index.parts()[0].column), effort_)) kept.push_back(*number);
+    if (!read.ok() || NumberOfRow(bytes) != number) continue;  // the same
+    if (MeetsLeaf(node, RowView(bytes, &core_.catalogue.names()).Get(index.parts()[0].column), effort_)) kept.push_back(number);
   }
-  HAKO_RETURN_IF_ERROR(stream.status());
-  SortUnique(&kept);
   *numbers = InEither(Without(*numbers, rows), kept);
   return absl::OkStatus();
 }

@@ -165,7 +165,7 @@ TEST(PositionsTest, AreShortOrUnknown) {
   EXPECT_TRUE(TakePositions(&too_many).empty()) << "a block with these could not be split";
 }
 
-// Blocks with positions: what is encoded is decoded, and is as large as it may be.
+// Blocks with positions are decoded as they were encoded, and are as large as they may be.
 TEST(PositionsTest, BlocksBesideAMap) {
   Random random(TestSeed());
   std::string bytes, changed, wanted;
@@ -237,7 +237,7 @@ TEST(PositionsTest, DamagedBlocksAreRefusedOrDecoded) {
       bytes.resize(random.Below(bytes.size()));
     else
       bytes[random.Below(bytes.size())] ^= static_cast<char>(1 + random.Below(255));
-    const std::string exact(bytes);  // so that sanitizers see what is behind it
+    const std::string exact(bytes);  // so that sanitizers notice a read behind it
     Numbers found;
     std::string_view rest;
     if (DecodePostings(exact, PostingBlock::kNoEnd, &found, &rest)) {

@@ -123,25 +123,30 @@ TEST(TextIndexTest, PatternsOfEachLengthBesideScans) {
   }
 }
 
-// A query without a condition on rows shows keys for the numbers that it found before.
-TEST(TextIndexTest, NumberOfARemovedRowIsNotGivenToAnotherOneWhileAQueryRuns) {
-  const auto table = *TableDBM::OpenInMemory();
-  ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kToken}}}), IsOk());
-  for (std::uint64_t i = 0; i < 200; ++i) ASSERT_THAT(table->Put(KeyOf(i), {{"t", "old"}}), IsOk());
+// A query without a condition on rows shows keys for the numbers that it found before. At its first key, another thread
+// removes rows [from, to) but that one, and puts new ones.
+void ExpectThatAQueryShowsOldRows(TableDBM& table, std::uint64_t from, std::uint64_t to, std::uint64_t num_new) {
   int num_shown = 0;
-  const Query query = table->Select().Where(Column("t").HasAll("old")).Columns({});
+  const Query query = table.Select().Where(Column("t").HasAll("old")).Columns({});
   ASSERT_THAT(query.Each([&](std::string_view key, const RowView&) {
     EXPECT_TRUE(key.starts_with("row ")) << key;
     if (num_shown++ != 0) return true;
     std::thread([&] {
-      for (std::uint64_t i = 0; i < 200; ++i) {
-        if (KeyOf(i) != key) EXPECT_THAT(table->Remove(KeyOf(i)), IsOk());
+      for (std::uint64_t i = from; i < to; ++i) {
+        if (KeyOf(i) != key) EXPECT_THAT(table.Remove(KeyOf(i)), IsOk());
       }
-      for (std::uint64_t i = 0; i < 400; ++i) EXPECT_THAT(table->Put("new " + std::to_string(i), {{"t", "new"}}), IsOk());
+      for (std::uint64_t i = 0; i < num_new; ++i) EXPECT_THAT(table.Put("new " + std::to_string(i), {{"t", "new"}}), IsOk());
     }).join();
     return true;
   }),
               IsOk());
+}
+
+TEST(TextIndexTest, NumberOfARemovedRowIsNotGivenToAnotherOneWhileAQueryRuns) {
+  const auto table = *TableDBM::OpenInMemory();
+  ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kToken}}}), IsOk());
+  for (std::uint64_t i = 0; i < 200; ++i) ASSERT_THAT(table->Put(KeyOf(i), {{"t", "old"}}), IsOk());
+  ExpectThatAQueryShowsOldRows(*table, 0, 200, 400);
   EXPECT_THAT(table->Verify(), IsOk());
 }
 
@@ -156,18 +161,7 @@ TEST(TextIndexTest, QueryOfAReopenedTableShowsNoRowThatWasPutMeanwhile) {
     ASSERT_THAT(table->Close(), IsOk());
   }
   const auto table = *TableDBM::Open(path);
-  int num_shown = 0;
-  const Query query = table->Select().Where(Column("t").HasAll("old")).Columns({});
-  ASSERT_THAT(query.Each([&](std::string_view key, const RowView&) {
-    EXPECT_TRUE(key.starts_with("row ")) << key;
-    if (num_shown++ != 0) return true;
-    std::thread([&] {
-      for (std::uint64_t i = 40; i < 100; ++i) EXPECT_THAT(table->Remove(KeyOf(i)), IsOk());
-      for (std::uint64_t i = 0; i < 60; ++i) EXPECT_THAT(table->Put("new " + std::to_string(i), {{"t", "new"}}), IsOk());
-    }).join();
-    return true;
-  }),
-              IsOk());
+  ExpectThatAQueryShowsOldRows(*table, 40, 100, 60);
 }
 
 TEST(TextIndexTest, ManyConditionsAreCountedRight) {

@@ -95,8 +95,8 @@ class WriterGate {
     HAKO_DCHECK(mutex_.IsHeld(true) ||
                 Writer::Slot::HasWriter(slots_[sync::ThreadIndex() % slots_.size()].entries.load(std::memory_order_relaxed)));
   }
-  // Returns the present moment, unless a writer is inside. What is read between two calls that return the same
-  // moment is of one state of the table.
+  // Returns the present moment, unless a writer is inside. All records that are read between two calls that return the
+  // same moment are of one state of the table.
   std::optional<std::uint64_t> Moment() const {
     std::atomic_thread_fence(std::memory_order_acquire);
     std::uint64_t sum = 0;

@@ -172,6 +172,9 @@ class ZoneStream final : public KeyStream {
   Status FindMore();
   Status LookUp(const RowZones::Zone& zone);
   bool IsShownBefore(std::string_view a, std::string_view b) const { return is_reversed_ ? a > b : a < b; }
+  auto OrderOfHeap() const {
+    return [this](std::string_view a, std::string_view b) { return IsShownBefore(b, a); };
+  }
 
   TableCore& core_;
   const RecordRange& range_;

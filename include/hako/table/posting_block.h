@@ -71,7 +71,7 @@ std::size_t EncodePostings(std::span<const RowNumber> numbers, RowNumber begin, 
                            std::span<const std::string_view> positions = {});
 // Replaces `out` by the block that ends at `end` with one number more, or less. Returns false if the block has
 // the number already, or lacks it; if it begins behind it; if there is no room; or if the block is damaged.
-// Unless `positions` is nullptr, the block has positions; an added number gets these, also if it is there with others.
+// Unless `positions` is nullptr, the block has positions; an added number gets these, also if the block has it with others.
 bool ChangePosting(std::string_view bytes, std::uint64_t end, RowNumber number, bool adds, std::string* out,
                    const std::string_view* positions = nullptr);
 

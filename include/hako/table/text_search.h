@@ -7,7 +7,7 @@
 //
 // Phrases, and substrings longer than a q-gram, have exact sets if the index has positions.
 //
-// A set can be found in part, for a window of row numbers: see TextStream (table/key_stream.h).
+// A set can be found in part, for a window of row numbers: see ZoneStream (table/key_stream.h).
 #pragma once
 
 #include <cstddef>
@@ -104,13 +104,13 @@ class TextSearch {
               std::vector<RowNumber>* out);
   // Adds the numbers of all lists with this beginning, as they come.
   Status ReadAll(const Index& index, const std::string& beginning, std::vector<RowNumber>* out);
-  // Reads the blocks of [next, end) of the list at the cursor.
+  // Reads the blocks of [next, end) of a list. If `next` is 0, the cursor is at the first one.
   Status ReadRest(PooledCursor& cursor, const std::string& list, std::uint64_t next, std::uint64_t end, std::span<const RowNumber> wanted,
                   TakeBlock take);
   StatusOr<RowSet> FindInLists(const Node& node, const Lists& lists, const RowSet* among);
   StatusOr<RowSet> FindByPositions(const Node& node, const Lists& lists, const std::vector<RowNumber>* wanted);
   // Reads rows, and removes those from `numbers` that do not meet the condition.
-  Status TestRows(const Node& node, const Index& index, std::vector<RowNumber> rows, std::vector<RowNumber>* numbers);
+  Status TestRows(const Node& node, const Index& index, const std::vector<RowNumber>& rows, std::vector<RowNumber>* numbers);
 
   TableCore& core_;
   const std::vector<const Index*> indices_;
