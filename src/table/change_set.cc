@@ -82,29 +82,34 @@ Status ChangeSet::Try(TableCore& core, std::span<const Change> changes) {
 // Reads the rows together.
 Status ChangeSet::ReadRows(TableCore& core, std::span<const Change> changes) {
   num_states_ = 0;
-  state_of_.clear();
   state_of_change_.clear();
-  keys_.clear();
-  if (changes.size() > 1) state_of_.reserve(changes.size());
-  for (const Change& change : changes) {
-    const auto found = changes.size() == 1 ? std::pair(state_of_.end(), true) : state_of_.try_emplace(change.key, num_states_);
-    state_of_change_.push_back(found.second ? num_states_ : found.first->second);
-    if (!found.second) continue;
+  const auto add = [this](std::string_view key) {
     if (num_states_ == states_.size()) states_.emplace_back();
-    states_[num_states_++].row_key.assign(1, kRowSpace).append(change.key);
-  }
-  for (State& state : std::span(states_).first(num_states_)) keys_.push_back(state.row_key);
+    states_[num_states_++].row_key.assign(1, kRowSpace).append(key);
+  };
   const auto note = [this](std::size_t i, bool is_there) {
     State& state = states_[i];
     state.had = state.has = is_there;
     if (!is_there) state.old_bytes.clear();
     state.new_bytes = state.old_bytes;
   };
-  if (num_states_ == 1) {
+  if (changes.size() == 1) {
+    add(changes[0].key);
+    state_of_change_.push_back(0);
     const Status status = core.store->FetchTo(states_[0].row_key, &states_[0].old_bytes);
-    if (status.ok() || absl::IsNotFound(status)) return note(0, status.ok()), absl::OkStatus();
-    return status;
+    if (!status.ok() && !absl::IsNotFound(status)) return status;
+    note(0, status.ok());
+    return absl::OkStatus();
   }
+  state_of_.clear();
+  state_of_.reserve(changes.size());
+  for (const Change& change : changes) {
+    const auto [found, is_new] = state_of_.try_emplace(change.key, num_states_);
+    state_of_change_.push_back(found->second);
+    if (is_new) add(change.key);
+  }
+  keys_.clear();
+  for (const State& state : std::span(states_).first(num_states_)) keys_.push_back(state.row_key);
   const auto sink = [this](std::size_t i, std::size_t size) {
     states_[i].old_bytes.resize(size);
     return states_[i].old_bytes.data();
@@ -192,7 +197,7 @@ Status ChangeSet::CheckRules(const Catalogue& catalogue, bool is_new) {
 Status ChangeSet::AddEntries(TableCore& core, TakenNumbers& taken) {
   const IndexList& indices = core.catalogue.indices();
   const ColumnNames* const names = &core.catalogue.names();
-  const bool has_texts = std::ranges::any_of(indices, &Index::is_text);
+  const bool has_texts = std::ranges::any_of(indices, [](const Index* index) { return index->is_text(); });
   for (std::size_t i = 0; i < num_states_; ++i) {
     State& state = states_[i];
     state.old_ranges.clear();

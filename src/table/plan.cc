@@ -305,15 +305,16 @@ std::optional<Access> Planner::OfZones(Nodes conjuncts, std::shared_ptr<TextSear
   if (!wanted_.rows || wanted_.counts || ordered.kind != Access::Kind::kRange || ordered.range.index != nullptr) return std::nullopt;
   if (num_rows < kRowsMin || num_rows / kRowsOfKey < *wanted_.rows || !core_.numbers.KnowsOrder(wanted_.is_descending)) return std::nullopt;
   Access access{.kind = Access::Kind::kZones, .range = ordered.range};
-  access.source = {search, NodesOf(conjuncts, *search), {}, num_rows, *wanted_.rows};
-  for (const Node* const node : access.source.nodes) {
-    access.source.bits.push_back(BitOf(conjuncts, *node));
+  ZoneStream::Source source{search, NodesOf(conjuncts, *search), {}, num_rows, *wanted_.rows};
+  for (const Node* const node : source.nodes) {
+    source.bits.push_back(BitOf(conjuncts, *node));
     if (search->SizeOf(*node)->has_prefixes) {  // many lists cost more than some rows that do not meet the condition
       return *wanted_.rows * NumRows() / num_rows <= kRowsScanned ? std::optional(ordered) : std::nullopt;
     }
     AddText(*node, &access.text);
   }
-  access.indices = search->IndicesFor(access.source.nodes);
+  access.indices = search->IndicesFor(source.nodes);
+  access.source = std::make_shared<const ZoneStream::Source>(std::move(source));
   access.is_sorted = access.gives_order = true;
   return access;
 }
@@ -390,12 +391,7 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
   const bool takes_order = is_whole && ordered && wanted_.rows;
   if (takes_order && !(texts && wanted_.order_column == ColumnId::kKey)) {
     const std::uint64_t budget = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(*wanted_.rows) * static_cast<double>(NumRows())));
-    const auto is_same = [&](const Access& other) {
-      return other.range.from == ordered->range.from && other.range.to == ordered->range.to;
-    };
-    std::vector<Access> others = candidates;
-    std::erase_if(others, is_same);
-    if ((!texts || *texts > budget) && (others.empty() || !Race(others, budget))) return ordered;
+    if ((!texts || *texts > budget) && !Race(candidates, budget, &*ordered)) return ordered;
   }
   if (texts && (candidates.empty() || !Race(candidates, std::min(*texts, NumRows() / kScanPart + 64)))) {
     const bool by_key = is_whole && wanted_.order_column == ColumnId::kKey;
@@ -425,24 +421,28 @@ std::optional<Access> Planner::Best(Nodes conjuncts, bool is_whole) {
   return std::nullopt;
 }
 
-std::optional<std::size_t> Planner::Race(std::vector<Access>& candidates, std::uint64_t budget) {
+std::optional<std::size_t> Planner::Race(std::vector<Access>& candidates, std::uint64_t budget, const Access* without) {
   struct Runner {
+    std::size_t candidate;
     std::unique_ptr<RangeStream> stream;
     std::uint64_t count = 0;
   };
   std::vector<Runner> runners;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const RecordRange& range = candidates[i].range;
+    if (without != nullptr && range.from == without->range.from && range.to == without->range.to) continue;
     if (candidates[i].kind == Access::Kind::kList) return *candidates[i].count <= budget ? std::optional(i) : std::nullopt;
-    runners.push_back({std::make_unique<RangeStream>(core_, candidates[i].range, false, wanted_.effort)});
+    runners.push_back({i, std::make_unique<RangeStream>(core_, range, false, wanted_.effort)});
   }
+  if (runners.empty()) return std::nullopt;
   for (std::uint64_t step = 32;; step *= 2) {
     const std::uint64_t most = std::min(step, budget);
-    for (std::size_t i = 0; i < runners.size(); ++i) {
-      for (; runners[i].count < most; ++runners[i].count) {
-        if (runners[i].stream->Next()) continue;
-        if (status_.ok()) status_ = runners[i].stream->status();
-        candidates[i].count = runners[i].count;
-        return i;
+    for (Runner& runner : runners) {
+      for (; runner.count < most; ++runner.count) {
+        if (runner.stream->Next()) continue;
+        if (status_.ok()) status_ = runner.stream->status();
+        candidates[runner.candidate].count = runner.count;
+        return runner.candidate;
       }
     }
     if (most == budget) return std::nullopt;

@@ -18,7 +18,7 @@ std::unique_ptr<KeyStream> MakeStream(TableCore& core, const Access& access, boo
       return std::make_unique<NumberStream>(core, access.set, known, effort);
     }
     case Access::Kind::kZones:
-      return std::make_unique<ZoneStream>(core, access.range, access.source, is_reversed, effort);
+      return std::make_unique<ZoneStream>(core, access.range, *access.source, is_reversed, effort);
     case Access::Kind::kIntersection: {
       std::vector<std::unique_ptr<KeyStream>> parts;
       for (const Access& part : access.parts) parts.push_back(MakeStream(core, part, false, effort));

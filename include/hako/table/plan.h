@@ -60,7 +60,7 @@ struct Access {
   std::string text = {};                                      // the range, for people to read
   std::shared_ptr<const std::vector<std::string>> keys = {};  // kList
   std::shared_ptr<const RowSet> set = {};                     // kNumbers; a complement only if the query counts and this is its whole plan
-  ZoneStream::Source source = {};                             // kZones
+  std::shared_ptr<const ZoneStream::Source> source = {};      // kZones
   std::vector<const Index*> indices = {};                     // kNumbers, kZones: that give the rows
   std::vector<Access> parts = {};                             // kIntersection, kUnion
   std::vector<Condition> conditions = {};                     // kUnion: the conditions of the parts
@@ -121,8 +121,8 @@ class Planner {
   static std::string TextOf(const Node& node);
   static Access AllRows();
   std::uint64_t NumRows();
-  // Returns the smallest candidate, if it has at most `budget` entries.
-  std::optional<std::size_t> Race(std::vector<Access>& candidates, std::uint64_t budget);
+  // Returns the smallest candidate whose range is not that of `without`, if it has at most `budget` entries.
+  std::optional<std::size_t> Race(std::vector<Access>& candidates, std::uint64_t budget, const Access* without = nullptr);
   Access Intersect(std::vector<Access>& candidates, std::size_t smallest);
 
   TableCore& core_;
