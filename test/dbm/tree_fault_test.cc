@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -365,6 +366,43 @@ TYPED_TEST(TreeFullDiskTest, ReadsContinueAndUpdatesResumeWithSpace) {
   ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<TypeParam>::Open(path));
   EXPECT_THAT(db->Verify(), IsOk());
   EXPECT_EQ(Difference(now, ListByIterator(*db).records), "none");
+}
+
+TYPED_TEST(TreeFullDiskTest, BatchIsAcceptedIfItsRecordsBecomeNoLarger) {
+  SmallDisk disk(4 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<TypeParam>::Open(disk.File("db"), {.durability = Durability::kNone}));
+  Records now;
+  for (std::uint64_t i = 0; i < 1000 && db->GetHealth().ok(); ++i) {
+    const std::string key = NumberedKey(i), value = CheckedValue(key, i % 2 == 0 ? 100 : 30'000, i);
+    if (db->Set(key, value).ok()) now[key] = value;
+    (void)db->Synchronize(SyncMode::kHard);
+  }
+  ASSERT_THAT(db->GetHealth(), StatusIs(absl::StatusCode::kResourceExhausted));
+  // Replaces the records 0 and 1, and adds one.
+  const auto write = [&](const std::vector<std::size_t>& sizes, std::size_t num_shown) {
+    Records after = now;
+    std::vector<std::string> keys, values;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      keys.push_back(i == 2 ? "added" : NumberedKey(i));
+      values.push_back(CheckedValue(keys[i], sizes[i], 7));
+      after[keys[i]] = values[i];
+    }
+    const std::vector<std::string_view> views(keys.begin(), keys.end());
+    const auto visit = [&](std::size_t i, std::optional<std::string_view>) { return std::optional(Action::Set(values[i])); };
+    const Status status = db->ProcessMulti(Batch<Action>{views, visit, num_shown});
+    if (status.ok()) now = std::move(after);
+    EXPECT_EQ(Difference(now, ListByIterator(*db).records), "none");
+    return status;
+  };
+  for (const std::size_t num_shown : {3, 0}) {
+    EXPECT_THAT(write({100, 30'001}, num_shown), StatusIs(absl::StatusCode::kResourceExhausted));
+    EXPECT_THAT(write({101, 29'999}, num_shown), IsOk());
+    EXPECT_THAT(write({100, 30'000}, num_shown), IsOk());
+    EXPECT_THAT(write({100, 30'000, 50}, num_shown), StatusIs(absl::StatusCode::kResourceExhausted));
+  }
+  EXPECT_THAT(write({100, 29'000, 50}, 1), IsOk());
+  EXPECT_THAT(db->Set(NumberedKey(0), "shorter"), StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "hako/dbm/baby_dbm.h"
 #include "hako/table/table_dbm.h"
 #include "support/file_system.h"
+#include "support/small_disk.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
 
@@ -143,6 +144,47 @@ TEST(TableSnapshotTest, SynchronizeAndWaitDurableSaveTheRows) {
   EXPECT_THAT(rows_in_file(), IsOkAndHolds(2u));
   EXPECT_THAT(table->CopyTo(dir.File("other")), StatusIs(absl::StatusCode::kUnimplemented));
   EXPECT_THAT(table->Close(), IsOk());
+}
+
+// The posting lists of a row that goes are written again, and an index that goes is marked first.
+TEST(TableOnAFullDiskTest, RowsAndIndicesCanBeRemoved) {
+  SmallDisk disk(8 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
+  ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(disk.File("t.hktb"), {.tree = {.log_bytes = 1 << 16}}));
+  for (const bool positions : {false, true}) {
+    ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kToken}}, .positions = positions}), IsOk());
+    ASSERT_THAT(table->CreateIndex({.columns = {{"t", IndexKind::kQGram}}, .positions = positions}), IsOk());
+  }
+  ASSERT_THAT(table->CreateIndex({.columns = {{"n"}}}), IsOk());
+  const auto row = [](int i) { return "row" + std::to_string(i); };
+  for (int i = 0; i < 300; ++i) ASSERT_THAT(table->Put(row(i), {{"t", "every row has word" + std::to_string(i % 7)}, {"n", i}}), IsOk());
+  const std::string fill(30'000, 'f');
+  std::uint64_t num_fill = 0;
+  for (; num_fill < 500 && !absl::IsResourceExhausted(table->GetHealth()); ++num_fill) {
+    if (!table->Put("fill" + std::to_string(num_fill), {{"fill", fill}}).ok()) break;
+    (void)table->Synchronize(SyncMode::kHard);
+  }
+  const auto is_refused = StatusIs(absl::StatusCode::kResourceExhausted);
+  ASSERT_THAT(table->GetHealth(), is_refused);
+  EXPECT_THAT(table->Put("more", {{"t", "word1"}}), is_refused);
+  EXPECT_THAT(table->Update(row(1), {{"t", "every row has word1 and others"}}), is_refused);
+  EXPECT_THAT(table->CreateIndex({.name = "other", .columns = {{"t", IndexKind::kQGram}}}), is_refused);
+  EXPECT_THAT(table->Indices(), SizeIs(5));
+  EXPECT_THAT(table->Count(), IsOkAndHolds(300 + num_fill));
+
+  EXPECT_THAT(table->Remove(row(0)), IsOk());
+  EXPECT_THAT(table->Select().Where(Column("t").HasPhrase("has word3")).Remove(), IsOkAndHolds(43u));
+  EXPECT_THAT(table->DropIndex("t:qgram"), IsOk());
+  EXPECT_THAT(table->DropIndex("n"), IsOk());
+  EXPECT_THAT(table->Indices(), SizeIs(3));
+  EXPECT_THAT(table->Select().Where(Column("t").HasAll("every")).Count(), IsOkAndHolds(256u));
+  EXPECT_THAT(table->Select().Where(Column("t").Contains("word3")).Count(), IsOkAndHolds(0u));
+
+  EXPECT_THAT(table->Select().Where(Column("fill").IsNotNull()).Remove(), IsOkAndHolds(num_fill));
+  ASSERT_THAT(table->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_THAT(table->Put("more", {{"t", "every word1"}}), IsOk());
+  EXPECT_THAT(table->Select().Where(Column("t").HasAll("every")).Count(), IsOkAndHolds(257u));
+  EXPECT_THAT(table->Verify(), IsOk());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, TableFileTest, testing::Values(Way::kMapped, Way::kPositional, Way::kDirect), [](const auto& way) {

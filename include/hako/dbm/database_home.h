@@ -125,9 +125,10 @@ class DatabaseHome {
   // False if the file was opened read-only.
   bool IsWritable() const { return writable_; }
   // OK, or why updates are refused. After a failed write or sync: FailedPrecondition, until the
-  // database is opened again. While the device of a TreeDBM is full: ResourceExhausted; removals
-  // are accepted, and all updates again once there is space. Reads go on in both cases. While the log
-  // archive cannot be written: why; updates are accepted as long as the log can grow.
+  // database is opened again. While the device of a TreeDBM is full: ResourceExhausted; removals, and
+  // batches whose records together become no larger, are accepted, and all updates again once there is
+  // space. Reads go on in both cases. While the log archive cannot be written: why; updates are
+  // accepted as long as the log can grow.
   Status GetHealth() const;
 
   // Synchronizes and closes the file. The destructor calls it if the application has not. Returns

@@ -126,16 +126,22 @@ Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::str
 }
 HAKO_OR_NO_MEMORY
 
+// While only removals are accepted, a batch may set values if all its records together become no larger.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writer, const Batch<Action>& batch,
                                                                std::uint64_t* expiry_shown) {
   const Status refusal = self().MayUpdate();
   if (!refusal.ok()) HAKO_RETURN_IF_ERROR(self().MayRemove());
   bool updates = batch.applied_index.has_value() || !batch.removed_ranges.empty(), refuses = false, lacks_times = false;
+  std::uint64_t added = 0, removed = 0;  // bytes of records
   const auto check = [&](std::size_t index, std::optional<std::string_view> value) {
     std::optional<Action> action = batch.visit(index, value);
     updates = updates || (action && internal::Changes(*action, value.has_value() || index >= batch.num_shown));
-    refuses = refuses || (action && action->kind() == Action::Kind::kSet && !refusal.ok());
+    if (action && action->kind() != Action::Kind::kKeep) {
+      if (action->kind() == Action::Kind::kSet) added += batch.keys[index].size() + action->value().size();
+      if (value) removed += batch.keys[index].size() + value->size();
+    }
+    refuses = !refusal.ok() && index + 1 == batch.keys.size() && added > removed;
     lacks_times = lacks_times || (action && action->HasTime() && expiry_ == nullptr);
     return refuses || lacks_times ? std::nullopt : action;
   };
@@ -144,6 +150,7 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writ
     updates = updates || batch.num_shown < batch.keys.size();
   else
     checked.visit = MultiUpdateRef(check);
+  if (!refusal.ok()) checked.num_shown = batch.keys.size();
   const Status status = expiry_ != nullptr ? ProcessMultiLive(writer, checked, expiry_shown) : self().ProcessMultiIn(writer, checked);
   if (refuses) return refusal;
   if (lacks_times) return Expiry::NoTimesError();

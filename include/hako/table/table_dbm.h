@@ -25,7 +25,8 @@
 //
 // Errors: as in base/status.h. An absent row is NotFound, and a row that should not exist is
 // AlreadyExists, both with an empty message. A value that a unique index already has is
-// AlreadyExists with a message. Errors name the column or the index, and change nothing.
+// AlreadyExists with a message. Errors name the column or the index, and change nothing. While the
+// device is full, rows and indices can be removed, and other changes are ResourceExhausted.
 #pragma once
 
 #include <cstddef>
