@@ -204,6 +204,47 @@ TEST(PositionIndexTest, UpdateThatOnlyMovesWordsMovesPositions) {
   EXPECT_THAT(table->Verify(), IsOk());
 }
 
+// Texts with one word many times, many words, and one long word, which change places with short ones.
+TEST(PositionIndexTest, LongTextsAreFoundMovedAndRemoved) {
+  std::string same, many;
+  for (int i = 0; i < 20'000 / kSlowdown; ++i) same += "same ";
+  for (int i = 0; many.size() < 60'000 / kSlowdown; ++i) many += "word" + std::to_string(i % 1500) + " ";
+  const Condition conditions[] = {
+      Column("t").HasAll("same"),           Column("t").HasPhrase("same same same"), Column("t").HasPhrase("word1499 word0 word1"),
+      Column("t").HasPhrase("word1 word0"), Column("t").HasPhrase("first same"),     Column("t").Contains("word1499 word0"),
+      Column("t").Contains("first word0"),  Column("t").Contains("llllll"),          Column("t").BeginsWith("same same"),
+      Column("t").EndsWith("same ")};
+  for (const bool positions : {false, true}) {
+    const auto indexed = *TableDBM::OpenInMemory(), plain = *TableDBM::OpenInMemory();
+    ASSERT_THAT(indexed->CreateIndex({.columns = {{"t", IndexKind::kToken}}, .positions = positions}), IsOk());
+    ASSERT_THAT(indexed->CreateIndex({.columns = {{"t", IndexKind::kQGram}}, .positions = positions}), IsOk());
+    const auto put = [&](std::string_view key, std::string_view text) {
+      for (TableDBM* const table : {indexed.get(), plain.get()}) ASSERT_THAT(table->Put(key, {{"t", text}}), IsOk());
+    };
+    const auto compare = [&] {
+      for (const Condition& condition : conditions) {
+        EXPECT_EQ(SortedKeys(indexed->Select().Where(condition)), SortedKeys(plain->Select().Where(condition))) << condition.ToText();
+        EXPECT_EQ(*indexed->Select().Where(!condition).Count(), *plain->Select().Where(!condition).Count()) << condition.ToText();
+      }
+      EXPECT_THAT(indexed->Verify(), IsOk());
+    };
+    for (std::uint64_t i = 0; i < 100; ++i) put(KeyOf(i), "the same word" + std::to_string(i));
+    put("same", same);
+    put("many", many);
+    put("long", std::string(60'000 / kSlowdown, 'l'));
+    compare();
+    put("same", "first " + same);  // each position moves
+    put("many", same);
+    put("long", "first " + many);
+    put(KeyOf(7), std::string(60'000 / kSlowdown, 'l'));
+    compare();
+    for (const std::string_view key : {"same", "many", "long"}) {
+      for (TableDBM* const table : {indexed.get(), plain.get()}) ASSERT_THAT(table->Remove(key), IsOk());
+    }
+    compare();
+  }
+}
+
 // Each row is written by one thread, and all write the same lists.
 TEST(PositionIndexTest, WritersOfTheSameWordsKeepTheirPositions) {
   const auto table = *TableDBM::OpenInMemory();

@@ -220,6 +220,8 @@ TEST(TextIndexTest, LimitOfWordsIsExact) {
   }
   EXPECT_THAT(table->Put("a", {{"t", text}}), IsOk());
   EXPECT_THAT(table->Put("b", {{"t", text + "abcd"}}), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(table->Append("a", {{"t", "abcd"}}), StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("limit of index t:qgram")));
+  EXPECT_THAT(table->Select().Where(Column("t").EndsWith(text.substr(text.size() - 9))).Count(), IsOkAndHolds(1u));
   EXPECT_THAT(table->Verify(), IsOk());
 }
 
