@@ -2,7 +2,9 @@
 # these packages, some 10,000 or more, a row of a table, and all are asked; then a process is killed, and a lost record comes back by a
 # restore.
 #
-#   cmake -D HAKO=<the tool> -D DIR=<a folder for its files> [-D ITERATIONS=<of the speed test>] -P cmake/Demo.cmake
+#   cmake -D HAKO=<the tool> -D DIR=<a folder for its files> [-D ITERATIONS=<of the speed test>] [-D FEW=ON] -P cmake/Demo.cmake
+#
+# FEW: the tool is built with HAKO_FEW_DATABASES.
 #
 # Each command is printed before it runs, as it could be typed in DIR. Every result is held against dpkg's own; the first that is wrong
 # ends the demo with an error.
@@ -195,6 +197,18 @@ run("hako inspect packages.hkh")
 execute_process(COMMAND ${HAKO} inspect ${DIR}/packages.hkh --json OUTPUT_VARIABLE json COMMAND_ERROR_IS_FATAL ANY)
 string(JSON num_records GET "${json}" num_records)
 check("${num_packages} records" ${num_records} ${num_packages})
+
+if(FEW)
+  say("\n== Left out, to be built sooner: other kinds of databases")
+  set(told "")
+  foreach(absent "create packages.hka" "count 'packages.hkh?file=pos'" "create packages.hks" "salvage packages.hkh salvaged.hkh")
+    run("hako ${absent} 2>&1" 3)
+    string(REGEX MATCH "build hako with -D HAKO_FEW_DATABASES=OFF" way "${output}")
+    list(APPEND told "${way}")
+  endforeach()
+  set(way "build hako with -D HAKO_FEW_DATABASES=OFF")
+  check("each error says how to build hako with all" "${told}" "${way};${way};${way};${way}")
+endif()
 
 say("\n== Speed: ${ITERATIONS} records of 8 + 8 bytes, one thread; qps = operations a second")
 foreach(target "--path perf.hkh" "--path perf.hkt" "--dbm tiny")

@@ -1,24 +1,13 @@
-// AnyDBM over arrays in files.
+// AnyDBM over arrays in mapped files.
 #include "hako/dbm/any_dbm.h"
-#include "hako/dbm/positional_array_dbm.h"
+#include "hako/dbm/array_dbm.h"
 #include "hako/dbm/restore.h"
 #include "hako/dbm/salvage.h"
 
 namespace hako {
 
-namespace {
-
-ArrayOptions ArrayOptionsOf(const AnyOptions& options) {
-  ArrayOptions array;
-  internal::TakeSharedOptions(options, &array);
-  array.width = options.width.value_or(array.width);
-  return array;
-}
-
-}  // namespace
-
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenArrayFile(const AnyOptions& options) {
-  return OpenInFile<ArrayDBM<>, ArrayDBM<PositionalParallelFile>>(options, ArrayOptionsOf(options));
+  return OpenInFile<ArrayDBM<>>(options, ArrayOptionsOf(options));
 }
 
 StatusOr<SalvageReport> AnyDBM::SalvageArrayFile(const std::string& from, const std::string& to, const FileOptions& options) {

@@ -3,6 +3,7 @@
 
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/baby_dbm.h"
+#include "hako/dbm/restore.h"
 #include "hako/dbm/tiny_dbm.h"
 
 namespace hako {
@@ -36,6 +37,15 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenBabyInMemory(const AnyOptions& opt
   baby.capacity_bytes = options.capacity_bytes;
   baby.capacity_records = options.capacity_records;
   return OpenInMemory<BabyDBM<>>(options, baby);
+}
+
+StatusOr<RestoreReport> AnyDBM::RestoreSnapshot(const std::string& copy, const std::string& archive, const std::string& to,
+                                                const RestoreOptions& options) {
+  HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, internal::OpenCopy(copy, to, options));
+  HAKO_ASSIGN_OR_RETURN(const auto source, internal::RestoreSource::Open(file, archive, options));
+  HAKO_RETURN_IF_ERROR(source->has_ranges() ? internal::RestoreTo<BabyDBM<>>(file, *source, to)
+                                            : internal::RestoreTo<TinyDBM<>>(file, *source, to));
+  return source->report();
 }
 
 }  // namespace hako

@@ -122,6 +122,25 @@ TreeOptions TreeOptionsOf(const AnyOptions& options) {
   return tree;
 }
 
+HashOptions HashOptionsOf(const AnyOptions& options) {
+  HashOptions hash;
+  internal::TakeSharedOptions(options, &hash);
+  hash.num_records = options.num_records;
+  hash.align_pow = options.align_pow.value_or(hash.align_pow);
+  hash.seed = options.seed;
+  hash.keep_log = options.keep_log;
+  hash.unproven_updates = options.unproven_updates;
+  hash.reclaim_bytes = options.reclaim_bytes.value_or(hash.reclaim_bytes);
+  return hash;
+}
+
+ArrayOptions ArrayOptionsOf(const AnyOptions& options) {
+  ArrayOptions array;
+  internal::TakeSharedOptions(options, &array);
+  array.width = options.width.value_or(array.width);
+  return array;
+}
+
 StatusOr<AnyOptions> ParseAnyOptions(StringArg name, AnyOptions defaults) {
   AnyOptions options = std::move(defaults);
   const std::size_t mark = name.rfind('?');

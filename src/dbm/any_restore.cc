@@ -10,26 +10,15 @@
 #include "hako/format/snapshot_format.h"
 
 namespace hako {
-namespace {
-
-StatusOr<RestoreReport> RestoreSnapshot(PositionalParallelFile& copy, const std::string& archive, const std::string& to,
-                                        const RestoreOptions& options) {
-  HAKO_ASSIGN_OR_RETURN(const auto source, internal::RestoreSource::Open(copy, archive, options));
-  HAKO_RETURN_IF_ERROR(source->has_ranges() ? internal::RestoreTo<BabyDBM<>>(copy, *source, to)
-                                            : internal::RestoreTo<TinyDBM<>>(copy, *source, to));
-  return source->report();
-}
-
-}  // namespace
 
 StatusOr<RestoreReport> AnyDBM::Restore(const std::string& copy, const std::string& archive, const std::string& to,
                                         const RestoreOptions& options) HAKO_TRY {
   HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, internal::OpenCopy(copy, to, options));
   const auto magic = FindMagic(file);
   if (!magic.ok()) return Status(magic.status().code(), absl::StrCat(copy, ": ", magic.status().message()));
-  if (*magic == format::kSnapshotMagic) return RestoreSnapshot(file, archive, to, options);
-  if (*magic == format::kHashFileMagic) return internal::RestoreFrom<HashDBM<>>(file, archive, to, options);
   HAKO_RETURN_IF_ERROR(file.Close());
+  if (*magic == format::kSnapshotMagic) return RestoreSnapshot(copy, archive, to, options);
+  if (*magic == format::kHashFileMagic) return RestoreHashFile(copy, archive, to, options);
   if (*magic == format::kArrayFileMagic) return RestoreArrayFile(copy, archive, to, options);
   return RestoreTreeFile(copy, archive, to, options);
 }

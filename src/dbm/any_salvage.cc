@@ -47,7 +47,7 @@ StatusOr<SalvageReport> AnyDBM::Salvage(const std::string& from, const std::stri
     case FileKind::kHash:
       return hako::Salvage<HashDBM<>>(from, to, options);
     case FileKind::kTree:
-      return SalvageTreeFile(from, to, options);
+      return SalvageTreeFile(from, to, options, &hako::Salvage<TreeDBM<>>);
     case FileKind::kArray:
       return SalvageArrayFile(from, to, options);
     default:

@@ -8,10 +8,11 @@
 #include <utility>
 
 #include "hako/dbm/any_dbm.h"
-#include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/restore.h"
-#include "hako/dbm/salvage.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/positional_parallel_file.h"
 #include "hako/format/tree_file_format.h"
+#include "hako/storage/damaged_file.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/sync/mutex.h"
 
@@ -97,14 +98,15 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenTreeFile(AnyOptions options) {
   options.order = or_else(options.order, or_else(order, BytewiseComparator::kName));
   options.codec = or_else(options.codec, or_else(codec, NoCodec::kName));
   if (options.order == BytewiseComparator::kName && options.codec == NoCodec::kName)
-    return OpenInFile<TreeDBM<>, TreeDBM<PositionalParallelFile>>(options, TreeOptionsOf(options));
+    return OpenInFile<TreeDBM<>>(options, TreeOptionsOf(options));
   HAKO_ASSIGN_OR_RETURN(const OtherTrees::Functions tree, OtherTrees::Get().Find({options.order, options.codec}, options.path));
   return tree.open(options);
 }
 
-StatusOr<SalvageReport> AnyDBM::SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options) {
+StatusOr<SalvageReport> AnyDBM::SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options,
+                                                SalvageTree bytewise) {
   HAKO_ASSIGN_OR_RETURN(const Names names, NamesInDamaged(from, options.lock_timeout));
-  if (names == Names(BytewiseComparator::kName, NoCodec::kName)) return hako::Salvage<TreeDBM<>>(from, to, options);
+  if (names == Names(BytewiseComparator::kName, NoCodec::kName)) return bytewise(from, to, options);
   HAKO_ASSIGN_OR_RETURN(const OtherTrees::Functions tree, OtherTrees::Get().Find(names, from));
   return tree.salvage(from, to, options);
 }

@@ -308,27 +308,34 @@ class AnyDBM : public Operations<AnyDBM> {
     inside.Take(std::move(db));
     return any;
   }
-  // Each function has its own source file, because it compiles two types of database.
+  // The functions of a kind have their own source file, because it compiles the kind. A build may
+  // leave kinds out (HAKO_FEW_DATABASES): then src/few_databases.cc has their functions.
   static StatusOr<std::unique_ptr<AnyDBM>> OpenHashFile(const AnyOptions& options);
+  static StatusOr<RestoreReport> RestoreHashFile(const std::string& copy, const std::string& archive, const std::string& to,
+                                                 const RestoreOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options);
-  static StatusOr<SalvageReport> SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options);
+  static StatusOr<SalvageReport> SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options,
+                                                 SalvageTree bytewise);
   static StatusOr<RestoreReport> RestoreTreeFile(const std::string& copy, const std::string& archive, const std::string& to,
                                                  const RestoreOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenArrayFile(const AnyOptions& options);
   static StatusOr<SalvageReport> SalvageArrayFile(const std::string& from, const std::string& to, const FileOptions& options);
   static StatusOr<RestoreReport> RestoreArrayFile(const std::string& copy, const std::string& archive, const std::string& to,
                                                   const RestoreOptions& options);
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenPositionalFile(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTinyInMemory(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenBabyInMemory(const AnyOptions& options);
   template <class D, class Options>
   static StatusOr<std::unique_ptr<AnyDBM>> OpenInMemory(const AnyOptions& options, Options of_kind);
+  static StatusOr<RestoreReport> RestoreSnapshot(const std::string& copy, const std::string& archive, const std::string& to,
+                                                 const RestoreOptions& options);
   // Opens the file of the options, mapped or by position as they say.
-  template <class Mapped, class Positional, class Options>
+  template <class Mapped, class Options>
   static StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Options& of_kind) {
     if (options.path.empty())
       return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()), " needs a file name"));
     if (options.device == "mmap") return Over<Mapped>([&] { return Mapped::Open(options.path, of_kind, options.file); });
-    if (options.device == "pos") return Over<Positional>([&] { return Positional::Open(options.path, of_kind, options.file); });
+    if (options.device == "pos") return OpenPositionalFile(options);
     return absl::InvalidArgumentError(absl::StrCat("unknown file type '", options.device, "'"));
   }
   std::unique_ptr<Database> inside_;

@@ -106,8 +106,10 @@ struct AnyOptions {
   Status CheckKinds() const;
 };
 
-// Returns the options of a TreeDBM among `options`. `options` must outlive the call of Open.
+// Return the options of a kind among `options`, which must outlive the call of Open.
 TreeOptions TreeOptionsOf(const AnyOptions& options);
+HashOptions HashOptionsOf(const AnyOptions& options);
+ArrayOptions ArrayOptionsOf(const AnyOptions& options);
 
 namespace internal {
 

@@ -244,6 +244,21 @@ class TableDBM {
   // `path`, or "", is for errors.
   static StatusOr<std::unique_ptr<TableDBM>> OpenIn(std::unique_ptr<internal::AnyDatabase> store, const TableOptions& options,
                                                     std::string_view path, FunctionRef<Status()> open_store);
+  // As OpenIn, in the tree at `path`.
+  template <class Tree>
+  static StatusOr<std::unique_ptr<TableDBM>> OpenInTree(const std::string& path, const TableOptions& options) {
+    auto owned = std::make_unique<internal::AnyModel<Tree>>();
+    auto& store = *owned;
+    const auto open_store = [&]() -> Status {
+      TreeOptions tree = options.tree;
+      tree.type = kTableType;
+      HAKO_ASSIGN_OR_RETURN(auto db, Tree::Open(path, tree, options.file));
+      store.Take(std::move(db));
+      return absl::OkStatus();
+    };
+    return OpenIn(std::move(owned), options, path, open_store);
+  }
+  static StatusOr<std::unique_ptr<TableDBM>> OpenPositional(const std::string& path, const TableOptions& options);
   Status Begin(const TableOptions& options);
   Status CheckRows(std::string_view name);
   StatusOr<std::uint64_t> RemoveAll();
