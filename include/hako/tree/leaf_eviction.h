@@ -143,15 +143,11 @@ class LeafEviction<Space, Compare> {
  private:
   static constexpr unsigned kLeaves = 8;  // a step of the hand visits a part of this many leaves
   static constexpr unsigned kSlots = format::kSlotGroup, kParts = format::kPageSlotsMax / kSlots;  // of a part; of a leaf
-  static constexpr unsigned kEvictedOf = 16;   // the hand evicts one of this many records
   static constexpr unsigned kWaitsMost = 256;  // for other threads, when nothing can be evicted
   static constexpr unsigned kPartsMost = 256;  // more than there are parts in PageArena::NextPart
   static constexpr unsigned kReturnedOf = 8;   // a leaf returns the memory of its garbage if that is one unit of this many
 
-  // How many records the hand may still evict in a step: new ones, and kept ones.
-  struct Quota {
-    unsigned fresh, kept;
-  };
+  using Quota = PageLimit::Quota;
   // The part of a leaf, of kSlots slots, that a step of the hand considers.
   struct Part {
     // Reads the leaf as it is now, without a lock. The part is empty if the line belongs to no
@@ -191,7 +187,7 @@ class LeafEviction<Space, Compare> {
       fresh += seen.fresh();
     }
     if (total == 0) return 0;
-    const unsigned all = std::max((total + kEvictedOf / 2) / kEvictedOf, 1u);
+    const unsigned all = PageLimit::QuotaOf(total);
     Quota quota{all, 0};
     if (!space_.limit()->HasManyNew(total, fresh)) std::swap(quota.fresh, quota.kept);
     if (any) quota = {all, all};
