@@ -8,6 +8,7 @@ HAKO_ARRAY_DBM_TEMPLATES(, MemoryMapParallelFile);
 
 template class MemoryArrayDBM<>;
 template class MemoryHome<MemoryArrayDBM<>, MemoryMapParallelFile, MemoryArrayOptions>;
+template class ReadOperations<MemoryArrayDBM<>>;
 template class Operations<MemoryArrayDBM<>>;
 template class MultiOperations<MemoryArrayDBM<>>;
 template class OrderedOperations<MemoryArrayDBM<>, RecordKeyComparator>;

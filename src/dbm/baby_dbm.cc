@@ -3,6 +3,7 @@
 namespace hako {
 
 template class BabyDBM<>;
+template class ReadOperations<BabyDBM<>>;
 template class Operations<BabyDBM<>>;
 template class MultiOperations<BabyDBM<>>;
 template class TreeCursor<BabyDBM<>, tree::PageTree<internal::BabySpace, BytewiseComparator>, BytewiseComparator>;

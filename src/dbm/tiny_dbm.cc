@@ -3,6 +3,7 @@
 namespace hako {
 
 template class TinyDBM<>;
+template class ReadOperations<TinyDBM<>>;
 template class Operations<TinyDBM<>>;
 template class MultiOperations<TinyDBM<>>;
 template class HashCursor<TinyDBM<>, hash::BucketIndex<internal::TinySpace>, internal::TinySpace>;

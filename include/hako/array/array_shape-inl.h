@@ -165,7 +165,7 @@ Status PageArray<Space>::LockPage(Line& line, unsigned level) {
 // emptied, the array has all its records.
 template <class Space>
 Status PageArray<Space>::RemoveAll() {
-  for (Capture* const capture : captures_) capture->Fail(ClearedError());
+  captures_.Fail(ClearedError());
   sync::MutexLock lock(structure_mutex_);  // keeps readers from adding leaves to the table
   HAKO_RETURN_IF_ERROR(LockPage(root(), kRootLevel));
   sync::LockHolder holder(Lock(root().version));

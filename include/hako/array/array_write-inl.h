@@ -92,16 +92,15 @@ auto PageArray<Space>::LockLeafSlowly(WriterState& writer, std::uint64_t leaf) -
 
 template <class Space>
 void PageArray<Space>::CaptureLeaf(std::uint64_t leaf, const Line* line) {
-  for (Capture* const capture : captures_) {
-    capture->Capture(FirstIdOf(leaf), FirstIdOf(leaf) + shape_.per_leaf, [&](auto&& visit) -> Status {
-      if (line == nullptr) return absl::OkStatus();
-      char* const page = PageOf(*line);
-      const PresenceBits bits = BitsOf(*line, page);
-      for (unsigned i = bits.FirstFrom(0); i < shape_.per_leaf; i = bits.FirstFrom(i + 1))
-        visit(FirstIdOf(leaf) + i, std::string_view(RecordOf(page, i), shape_.width));
-      return absl::OkStatus();
-    });
-  }
+  captures_.Pass(FirstIdOf(leaf), FirstIdOf(leaf) + shape_.per_leaf, [&] {
+    auto copy = std::make_shared<typename Capture::Leaf>();
+    if (line == nullptr) return typename Capture::Copied{std::move(copy), absl::OkStatus()};
+    char* const page = PageOf(*line);
+    const PresenceBits bits = BitsOf(*line, page);
+    for (unsigned i = bits.FirstFrom(0); i < shape_.per_leaf; i = bits.FirstFrom(i + 1))
+      copy->Add(FirstIdOf(leaf) + i, std::string_view(RecordOf(page, i), shape_.width));
+    return typename Capture::Copied{std::move(copy), absl::OkStatus()};
+  });
 }
 
 template <class Space>

@@ -70,8 +70,8 @@
 #include "hako/format/log_format.h"
 #include "hako/storage/arena.h"
 #include "hako/sync/atomic_bytes.h"
+#include "hako/sync/captured_ranges.h"
 #include "hako/sync/mutex.h"
-#include "hako/sync/range_capture.h"
 #include "hako/sync/record_count.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
@@ -177,18 +177,19 @@ class PageArray {
   // Removes the records in [from, to), leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, std::uint64_t from, std::uint64_t to);
   // From BeginCapture to EndCapture writers pass each leaf to `capture` before they change it: see
-  // sync/range_capture.h. REQUIRES: no writers, for either
-  using Capture = sync::RangeCapture<std::uint64_t, std::uint64_t, std::less<>>;
+  // sync/captured_ranges.h. REQUIRES: no writers, for either
+  using Capture = sync::CapturedRanges<std::uint64_t, std::uint64_t, std::less<>>;
   void BeginCapture(Capture* capture) {
     space_.gate().AssertNoWriters();
-    captures_.push_back(capture);
+    captures_.Begin(capture);
     space_.gate().SetCapturing(true);
   }
   void EndCapture(Capture* capture) {
     space_.gate().AssertNoWriters();
-    std::erase(captures_, capture);
+    captures_.End(capture);
     space_.gate().SetCapturing(!captures_.empty());
   }
+  sync::CaptureList<Capture>& captures() { return captures_; }
   // Removes all records, and makes captures fail.
   // REQUIRES: no writers (checked in RemoveAll)
   Status RemoveAll();
@@ -374,8 +375,8 @@ class PageArray {
   alignas(64) sync::RecordCount count_;
   std::atomic<std::uint64_t> end_{0};  // twice the id after the last record, plus kInexact
   sync::Mutex structure_mutex_;
-  std::vector<Capture*> captures_;  // changes only while writers are excluded
-  sync::Mutex applied_mutex_;       // held by an update that sets applied_index_, with its leaves locked
+  sync::CaptureList<Capture> captures_;
+  sync::Mutex applied_mutex_;  // held by an update that sets applied_index_, with its leaves locked
   std::atomic<std::uint64_t> applied_index_{0};
 };
 

@@ -55,6 +55,7 @@ auto ArrayDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const ArrayOptions
   HAKO_ASSIGN_OR_RETURN(auto space, Home::MakeSpace(std::move(store), limits, checkpointed));
   std::unique_ptr<ArrayDBM> dbm(new ArrayDBM(std::move(space), std::move(pages), options, checkpointed));
   dbm->log_place_ = std::move(log);
+  dbm->array().captures().SetLimit(options.snapshot_bytes);
   const bool is_new = super.root == 0;
   if (is_new) {
     HAKO_RETURN_IF_ERROR(dbm->array().Create());

@@ -133,6 +133,7 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
 // The templates that make up ArrayDBM<FileT>, beside those of TreeDBM<FileT>, which must be instantiated too.
 #define HAKO_ARRAY_DBM_TEMPLATES(KEYWORD, FileT)                                                                                \
   KEYWORD template class ArrayDBM<FileT>;                                                                                       \
+  KEYWORD template class ReadOperations<ArrayDBM<FileT>>;                                                                       \
   KEYWORD template class Operations<ArrayDBM<FileT>>;                                                                           \
   KEYWORD template class MultiOperations<ArrayDBM<FileT>>;                                                                      \
   KEYWORD template class OrderedOperations<ArrayDBM<FileT>, RecordKeyComparator>;                                               \

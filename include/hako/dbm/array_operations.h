@@ -33,6 +33,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/engine_operations.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/snapshot.h"
 #include "hako/dbm/state_scan.h"
 #include "hako/format/array_format.h"
 #include "hako/format/log_format.h"
@@ -64,6 +65,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
 
  public:
   using Iterator = ArrayCursor<D, Array>;                            // see dbm/array_cursor.h
+  using Capture = typename Array::Capture;                           // for snapshots
   static constexpr std::uint64_t kKeySizeMax = RecordKey::kSizeMax;  // bytes
 
   // ---- by number: an integer from 0 to kRecordIdMax, otherwise OutOfRange; characters and doubles
@@ -190,6 +192,10 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), array()); }
   // As MakeIterator, because records do not expire.
   Iterator MakeStoredIterator() { return MakeIterator(); }
+  // Returns a read-only view of the database as it is now: see dbm/snapshot.h.
+  StatusOr<std::unique_ptr<SnapshotView<D, RecordKeyComparator>>> Snapshot() {
+    return SnapshotView<D, RecordKeyComparator>::Take(static_cast<D&>(*this));
+  }
   // See dbm/write_batch.h. Write returns OutOfRange if the records of the removed ranges are on
   // more than array::kRangeLeavesMax pages.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : array().applied_index(); }
@@ -230,9 +236,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     return array().ProcessMulti(writer, IdBatchOf(batch, ids, ranges));
   }
   // For ProcessState.
-  RangeStateScan<Iterator, typename Array::Capture> MakeStateScan() {
-    return RangeStateScan<Iterator, typename Array::Capture>(MakeStoredIterator());
-  }
+  RangeStateScan<Iterator, Capture> MakeStateScan() { return RangeStateScan<Iterator, Capture>(MakeStoredIterator()); }
   // REQUIRES: no writers
   Status RemoveAll(typename Space::Deferred&) {
     this->AssertNoWriters();

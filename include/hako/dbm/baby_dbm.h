@@ -176,6 +176,7 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
     const Capacity capacity{options.capacity_bytes, options.capacity_records};
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes, storage::Arena::kSmallUsual, std::uint64_t{0}, capacity));
     auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options.page_size, std::forward<Rest>(rest)...));
+    dbm->tree().captures().SetLimit(options.snapshot_bytes);
     HAKO_RETURN_IF_ERROR(dbm->tree().Create());
     if (capacity.IsLimited()) {
       dbm->reads_plainly_ = false;
@@ -208,6 +209,7 @@ using BabySpace = log::LoggedSpace<tree::PageArena, log::LogFileOf<MemoryMapPara
 
 // Compiled in the library, where programs would otherwise compile them again.
 extern template class BabyDBM<>;
+extern template class ReadOperations<BabyDBM<>>;
 extern template class Operations<BabyDBM<>>;
 extern template class MultiOperations<BabyDBM<>>;
 extern template class TreeCursor<BabyDBM<>, tree::PageTree<internal::BabySpace, BytewiseComparator>, BytewiseComparator>;

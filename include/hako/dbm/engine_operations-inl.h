@@ -165,15 +165,9 @@ Status EngineOperations<D, Space, Engine>::ProcessStoredState(FunctionRef<void()
                                                               const OnDamage& on_damage) {
   HAKO_RETURN_IF_ERROR(CheckOpen());
   auto scan = self().MakeStateScan();
-  HAKO_RETURN_IF_ERROR(self().RunExclusiveFlushed([&] {
-    engine_.BeginCapture(&scan.capture());
-    note();
-    return absl::OkStatus();
-  }));
+  HAKO_RETURN_IF_ERROR(BeginCapture(&scan.capture(), note));
   struct End {
-    ~End() {
-      dbm.RunExclusive([this] { return dbm.engine_.EndCapture(capture), 0; });
-    }
+    ~End() { dbm.EndCapture(capture); }
     EngineOperations& dbm;
     typename Engine::Capture* capture;
   } end{*this, &scan.capture()};

@@ -159,6 +159,21 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // leaves that they change later are kept in memory until they are shown.
   Status ProcessState(StateRef visitor, const OnDamage& on_damage = {});
 
+  // For snapshots (dbm/snapshot.h): between the two, writers pass what they change to `capture`. Calls note() at its
+  // moment, while the writers are stopped.
+  template <class CaptureT>
+  Status BeginCapture(CaptureT* capture, FunctionRef<void()> note) {
+    return self().RunExclusiveFlushed([&] {
+      engine_.BeginCapture(capture);
+      note();
+      return absl::OkStatus();
+    });
+  }
+  template <class CaptureT>
+  void EndCapture(CaptureT* capture) {
+    RunExclusive([&] { return engine_.EndCapture(capture), 0; });
+  }
+
   // Set and fetch values in their stored form, for copies of the database. After SetStored call
   // expiry()->schedule().RequestPass(), unless this database is a copy that is being made.
   Status SetStored(std::string_view key, std::string_view stored);

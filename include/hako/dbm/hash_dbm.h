@@ -283,6 +283,7 @@ class HashDBM final : public HashOperations<HashDBM<FileT>, hash::RecordHeap<Fil
 // hash::PositionalRecords.
 #define HAKO_HASH_DBM_TEMPLATES(KEYWORD, FileT, RECORDS)                                                                        \
   KEYWORD template class HashDBM<FileT>;                                                                                        \
+  KEYWORD template class ReadOperations<HashDBM<FileT>>;                                                                        \
   KEYWORD template class Operations<HashDBM<FileT>>;                                                                            \
   KEYWORD template class MultiOperations<HashDBM<FileT>>;                                                                       \
   KEYWORD template class HashCursor<HashDBM<FileT>, hash::BucketIndex<hash::RecordHeap<FileT>>, hash::RecordHeap<FileT>>;       \

@@ -137,6 +137,7 @@ class MemoryArrayDBM final : public ArrayOperations<MemoryArrayDBM<FileT>, log::
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
     auto dbm = std::unique_ptr<MemoryArrayDBM>(
         new MemoryArrayDBM(std::move(space), format::ArrayShape::For(options.width), std::forward<Rest>(rest)...));
+    dbm->array().captures().SetLimit(options.snapshot_bytes);
     HAKO_RETURN_IF_ERROR(dbm->array().Create());
     return dbm;
   }
@@ -148,6 +149,7 @@ using ArraySpace = log::LoggedSpace<tree::PageArena, log::LogFileOf<MemoryMapPar
 
 // Compiled in the library, where programs would otherwise compile them again.
 extern template class MemoryArrayDBM<>;
+extern template class ReadOperations<MemoryArrayDBM<>>;
 extern template class Operations<MemoryArrayDBM<>>;
 extern template class MultiOperations<MemoryArrayDBM<>>;
 extern template class OrderedOperations<MemoryArrayDBM<>, RecordKeyComparator>;

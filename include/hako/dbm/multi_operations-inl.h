@@ -6,22 +6,6 @@
 namespace hako {
 
 template <class D>
-Status MultiOperations<D>::GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values) {
-  if (values.size() < keys.size()) return absl::InvalidArgumentError("GetMulti: more keys than values");
-  return self().FetchMulti(
-      keys,
-      [values](std::size_t index, std::size_t size) {
-        std::optional<std::string>& value = values[index];
-        if (!value) value.emplace();
-        if (value->size() != size) value->resize(size);
-        return value->data();
-      },
-      [values](std::size_t index, bool found) {
-        if (!found) values[index].reset();
-      });
-}
-
-template <class D>
 Status MultiOperations<D>::SetMulti(std::span<const KeyValue> records, bool overwrite) {
   bool refused = false;
   HAKO_RETURN_IF_ERROR(ForEachKey(

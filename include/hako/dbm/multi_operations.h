@@ -3,9 +3,8 @@
 //
 // A DBM class inherits MultiOperations<D> through Operations<D>.
 //
-// GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic by
-// itself. They are faster than a loop if the DBM overlaps their memory accesses, by its own
-// FetchMulti and Prefetch. In a database whose records expire, GetMulti is a loop.
+// SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic by itself. They are faster than a
+// loop if the DBM overlaps their memory accesses, by its own Prefetch.
 // CompareExchangeMulti, Rekey and Write are one atomic step, to other threads and across a crash:
 // see ProcessMulti in dbm.h.
 //
@@ -71,29 +70,6 @@ class MultiOperations {
   // Whether Prefetch reads the records from the device, many at a time, into the cache of the file.
   // If so, it is worth collecting keys for it.
   static bool PrefetchReads() { return false; }
-
-  // Shows the value of each key, or nullopt, to visitor(index, value), in order.
-  template <MultiReadVisitor V>
-  Status GetMulti(std::span<const std::string_view> keys, V&& visitor) {
-    char usual[256];
-    std::string longer;
-    std::string_view value;
-    return self().FetchMulti(
-        keys,
-        [&](std::size_t, std::size_t size) {
-          if (size > sizeof(usual)) longer.resize(size);
-          char* const out = size > sizeof(usual) ? longer.data() : usual;
-          value = {out, size};
-          return out;
-        },
-        [&](std::size_t index, bool found) { visitor(index, found ? std::optional(value) : std::nullopt); });
-  }
-  template <std::invocable<std::size_t, std::optional<std::string_view>> V>
-  requires(!MultiReadVisitor<V>) Status GetMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiReadVisitor<V>(); }
-
-  // Copies the value of keys[i] into values[i], reusing its capacity, or resets values[i] if
-  // absent. InvalidArgument if values.size() < keys.size().
-  Status GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values);
 
   // Sets each record. With overwrite = false, keeps existing records and returns AlreadyExists if
   // there were any. Any other error ends the call; the records before it stay set.

@@ -7,50 +7,6 @@
 namespace hako {
 
 template <class D>
-Status Operations<D>::Get(StringArg key, std::string* value) {
-  internal::StringSink sink{value};
-  Status status = self().Fetch(key, sink);
-  if (!sink.has_room) [[unlikely]]
-    return NoMemoryError();
-  return status;
-}
-
-template <class D>
-StatusOr<std::string> Operations<D>::Get(StringArg key) {
-  std::string value;
-  HAKO_RETURN_IF_ERROR(Get(key, &value));
-  return value;
-}
-
-template <class D>
-StatusOr<std::size_t> Operations<D>::Get(StringArg key, std::span<char> out) {
-  internal::SpanSink sink{out};
-  HAKO_RETURN_IF_ERROR(self().Fetch(key, sink));
-  return sink.size;
-}
-
-template <class D>
-StatusOr<std::string> Operations<D>::GetOr(StringArg key, StringArg fallback) HAKO_TRY {
-  StatusOr<std::string> value = Get(key);
-  if (absl::IsNotFound(value.status())) return std::string(fallback);
-  return value;
-}
-HAKO_OR_NO_MEMORY
-
-template <class D>
-StatusOr<std::size_t> Operations<D>::GetSize(StringArg key) {
-  return Get(key, std::span<char>());
-}
-
-template <class D>
-StatusOr<bool> Operations<D>::Contains(StringArg key) {
-  Status status = GetSize(key).status();
-  if (absl::IsNotFound(status)) return false;
-  if (!status.ok()) return status;
-  return true;
-}
-
-template <class D>
 Status Operations<D>::Set(StringArg key, StringArg value) {
   return Update<Action>(key, Action::Set(value));
 }

@@ -32,90 +32,21 @@
 #include "hako/base/string_arg.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/multi_operations.h"
+#include "hako/dbm/read_operations.h"
 
 namespace hako {
 
-namespace internal {
-
-// Sinks are plain structs rather than lambdas with references to local variables. Fetch keeps a
-// copy of a struct in registers. A variable whose address may be known elsewhere is stored and
-// loaded around each copy of a value; the load would wait for that copy, and so for a record that
-// is still on its way from memory, and would delay the next look-ups too.
-
-// The sink of Get into a string, which it resizes.
-struct StringSink {
-  std::string* value;    // receives the value
-  bool has_room = true;  // false: there was no memory
-
-  // See Sink.
-  HAKO_INLINE char* operator()(std::size_t size) {
-    if (value->size() != size) [[unlikely]] {
-      has_room = TryResize(*value, size);
-      if (!has_room) return nullptr;
-    }
-    return value->data();
-  }
-};
-// The sink of Get into a span. Skips the copy of a value that does not fit.
-struct SpanSink {
-  std::span<char> out;   // receives the value
-  std::size_t size = 0;  // of the value
-
-  // See Sink.
-  HAKO_INLINE char* operator()(std::size_t found) {
-    size = found;
-    return found <= out.size() ? out.data() : nullptr;
-  }
-};
-
-}  // namespace internal
-
-// Inherits MultiOperations (dbm/multi_operations.h)
-//   GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
+// Inherits ReadOperations (dbm/read_operations.h)
+//   Get, GetOr, GetSize, Contains                 read one record
+//   GetMulti                                      read several
+// and MultiOperations (dbm/multi_operations.h)
+//   SetMulti, RemoveMulti, AppendMulti            many operations in one call
 //   CompareExchangeMulti, Rekey, Write            several records in one atomic step
 //   ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //   Export                                        copy all records to another database
 template <class D>
-class Operations : public MultiOperations<D> {
+class Operations : public ReadOperations<D>, public MultiOperations<D> {
  public:
-  // Copies the value into *value, reusing its capacity. NotFound leaves *value unspecified.
-  Status Get(StringArg key, std::string* value);
-
-  // Returns a copy of the value. NotFound if absent.
-  StatusOr<std::string> Get(StringArg key);
-
-  // Copies the value into `out` if it fits, and returns its size either way. A size above
-  // out.size() means that nothing was copied.
-  StatusOr<std::size_t> Get(StringArg key, std::span<char> out);
-  // Deleted: as a span, a string would offer only its present size. Pass its address to resize it,
-  // or std::span(out).
-  StatusOr<std::size_t> Get(StringArg key, std::string& out) = delete;
-  // Deleted: there is nothing to copy the value to. Contains checks for a key.
-  Status Get(StringArg key, std::nullptr_t) = delete;
-
-  // Shows the value without a copy to visitor(std::string_view), with the record's bucket or leaf
-  // locked. A tree shows a copy of a value stored out of line.
-  template <ValueVisitor V>
-  Status Get(StringArg key, V&& visitor) {
-    bool found = false;
-    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) -> void {
-      if (value) visitor(*value);
-      found = value.has_value();
-    }));
-    return found ? absl::OkStatus() : AbsentError();
-  }
-  template <std::invocable<std::string_view> V>
-  requires(!ValueVisitor<V>) Status Get(StringArg, V&&) { return internal::RefuseValueVisitor<V>(); }
-
-  // Returns a copy of the value, or of `fallback` if the key is absent. Other errors are returned.
-  StatusOr<std::string> GetOr(StringArg key, StringArg fallback);
-
-  // Returns the value's size. NotFound if absent.
-  StatusOr<std::size_t> GetSize(StringArg key);
-
-  // Returns whether the key is present.
-  StatusOr<bool> Contains(StringArg key);
-
   // Stores the record, replacing an existing value.
   Status Set(StringArg key, StringArg value);
 

@@ -137,6 +137,9 @@ struct BabyOptions {
   std::uint64_t capacity_bytes = 0;
   std::uint64_t capacity_records = 0;
   OwnedFunction<void(std::string_view key, std::string_view value)> on_eviction = {};
+  // Memory that all snapshots of the database together may take for records that were changed since they were taken
+  // (dbm/snapshot.h); 0 = no limit. Beyond it the oldest snapshot is cancelled.
+  std::uint64_t snapshot_bytes = std::uint64_t{256} << 20;
 };
 
 // Options of TreeDBM.
@@ -184,6 +187,7 @@ struct TreeOptions {
   // Without `type`: allows opening a table as a plain tree. Updates through the tree can make rows
   // and indices disagree.
   bool raw = false;
+  std::uint64_t snapshot_bytes = std::uint64_t{256} << 20;  // see BabyOptions
 };
 
 // Options of ArrayDBM.
@@ -200,6 +204,7 @@ struct ArrayOptions {
   std::uint64_t log_bytes = std::uint64_t{128} << 20;
   std::string log_archive = {};
   std::chrono::milliseconds sync_interval{0};
+  std::uint64_t snapshot_bytes = std::uint64_t{256} << 20;  // see BabyOptions
 };
 
 // Options of MemoryArrayDBM.
@@ -210,6 +215,7 @@ struct MemoryArrayOptions {
   Durability durability = Durability::kProcess;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   std::string log_archive = {};
+  std::uint64_t snapshot_bytes = std::uint64_t{256} << 20;  // see BabyOptions
 };
 
 }  // namespace hako

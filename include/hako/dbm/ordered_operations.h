@@ -121,9 +121,9 @@ inline std::optional<std::string> EndOfPrefix(StringArg prefix) {
   return end;
 }
 
-// The operations: see the head of this header.
+// Those that read, which a snapshot of an ordered DBM has, too.
 template <class D, Comparator Compare>
-class OrderedOperations {
+class OrderedReads {
  public:
   // Three-way comparison of keys: negative if `a` orders before `b`, 0 if they are equal.
   static int CompareKeys(std::string_view a, std::string_view b) { return Compare::Compare(a, b); }
@@ -171,6 +171,20 @@ class OrderedOperations {
     return self().CountKeys(from, to);
   }
 
+ private:
+  D& self() { return static_cast<D&>(*this); }
+  template <bool kForward, class Start>
+  auto View(Start start) {
+    using Iterator = typename D::Iterator;
+    return RangeView<Iterator, kForward>(self().MakeIterator(), FunctionRef<std::optional<std::string>(Iterator&)>(start),
+                                         &Compare::Compare);
+  }
+};
+
+// The operations: see the head of this header.
+template <class D, Comparator Compare>
+class OrderedOperations : public OrderedReads<D, Compare> {
+ public:
   // Removes the records of [from, to) and returns their number. Not atomic: other threads, and a
   // crash, may see a part of it. If records expire, the number is that of the live ones at the
   // beginning.
@@ -199,12 +213,6 @@ class OrderedOperations {
 
  private:
   D& self() { return static_cast<D&>(*this); }
-  template <bool kForward, class Start>
-  auto View(Start start) {
-    using Iterator = typename D::Iterator;
-    return RangeView<Iterator, kForward>(self().MakeIterator(), FunctionRef<std::optional<std::string>(Iterator&)>(start),
-                                         &Compare::Compare);
-  }
 };
 
 }  // namespace hako

@@ -260,6 +260,7 @@ using TinySpace = log::LoggedSpace<hash::RecordArena, log::LogFileOf<MemoryMapPa
 
 // Compiled in the library, where programs would otherwise compile them again.
 extern template class TinyDBM<>;
+extern template class ReadOperations<TinyDBM<>>;
 extern template class Operations<TinyDBM<>>;
 extern template class MultiOperations<TinyDBM<>>;
 extern template class HashCursor<TinyDBM<>, hash::BucketIndex<internal::TinySpace>, internal::TinySpace>;

@@ -42,6 +42,7 @@ auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<LogFile> log, con
   const std::uint32_t page_size = space->store().super().page_size;
   std::unique_ptr<TreeDBM> dbm(new TreeDBM(std::move(space), page_size, options, checkpointed));
   dbm->log_place_ = std::move(log);
+  dbm->tree().captures().SetLimit(options.snapshot_bytes);
   HAKO_RETURN_IF_ERROR(dbm->KeepTimes(options, dbm->space_->store().super().clock, dbm->space_->store().super().first_expiry));
   if (dbm->expiry() != nullptr) dbm->CallAfterUpdates();
   if (is_new) {

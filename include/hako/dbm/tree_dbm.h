@@ -163,6 +163,7 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
 // The templates that make up TreeDBM<FileT>: see HAKO_HASH_DBM_TEMPLATES in dbm/hash_dbm.h.
 #define HAKO_TREE_DBM_TEMPLATES(KEYWORD, FileT)                                                                                       \
   KEYWORD template class TreeDBM<FileT>;                                                                                              \
+  KEYWORD template class ReadOperations<TreeDBM<FileT>>;                                                                              \
   KEYWORD template class Operations<TreeDBM<FileT>>;                                                                                  \
   KEYWORD template class MultiOperations<TreeDBM<FileT>>;                                                                             \
   KEYWORD template class TreeCursor<TreeDBM<FileT>, tree::PageTree<tree::BufferPool<FileT>, BytewiseComparator>, BytewiseComparator>; \

@@ -24,6 +24,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/engine_operations.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/snapshot.h"
 #include "hako/dbm/state_scan.h"
 #include "hako/dbm/tree_cursor.h"
 #include "hako/format/log_format.h"
@@ -51,6 +52,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
 
  public:
   using Iterator = TreeCursor<D, Tree, Compare>;                 // see dbm/tree_cursor.h
+  using Capture = typename Tree::Capture;                        // for snapshots
   static constexpr std::uint64_t kKeySizeMax = kTreeKeySizeMax;  // bytes
 
   // See dbm/dbm.h. OutOfRange for a key above kKeySizeMax bytes.
@@ -87,6 +89,9 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   // As MakeIterator, for copies of the database: also shows expired records, and values in their
   // stored form.
   Iterator MakeStoredIterator() { return Iterator(static_cast<D&>(*this), tree(), nullptr); }
+
+  // Returns a read-only view of the database as it is now: see dbm/snapshot.h.
+  StatusOr<std::unique_ptr<SnapshotView<D, Compare>>> Snapshot() { return SnapshotView<D, Compare>::Take(static_cast<D&>(*this)); }
 
   // See dbm/write_batch.h.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : tree().applied_index(); }
@@ -158,9 +163,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   }
 
   // For ProcessState.
-  RangeStateScan<Iterator, typename Tree::Capture> MakeStateScan() {
-    return RangeStateScan<Iterator, typename Tree::Capture>(MakeStoredIterator());
-  }
+  RangeStateScan<Iterator, Capture> MakeStateScan() { return RangeStateScan<Iterator, Capture>(MakeStoredIterator()); }
 
   // REQUIRES: no writers
   Status RemoveAll(typename Space::Deferred& deferred) {

@@ -15,7 +15,7 @@
 // the bucket. A writer that wants the same key finds it held after locking the bucket; it unlocks
 // the bucket and waits. Holds and the gate share a word, so that a writer checks both at once.
 //
-// Captures. While a scan shows the records of one moment (sync/range_capture.h,
+// Captures. While a scan shows the records of one moment (sync/captured_ranges.h,
 // hash/bucket_capture.h), a writer copies the records of its bucket or leaf before it changes
 // anything there. The flag for this is in the same word of the gate, so a database without a
 // capture pays nothing.

@@ -15,7 +15,7 @@ namespace hako::tree {
 // A writer's update of several leaves. Before the first change, the visitor decides on all keys,
 // and all steps that can fail are made; the last of these appends the whole update to the log, as
 // one run. When a leaf is split, both halves stay locked. Long values are read before the first
-// lock and never while one is held, except for a capture (sync/range_capture.h): if the locked
+// lock and never while one is held, except for a capture (sync/captured_ranges.h): if the locked
 // leaves name long values that the visitor needs and that were not read, all leaves are unlocked,
 // the values read, and the leaves locked again.
 template <class Space, Comparator Compare>

@@ -159,10 +159,11 @@ class PageTree : private TreePages<Space, Compare> {
   }
 
   // From BeginCapture to EndCapture writers pass each leaf to `capture` before they change it: see
-  // sync/range_capture.h. REQUIRES: no writers, for either
+  // sync/captured_ranges.h. REQUIRES: no writers, for either
   using Capture = typename Captures::Capture;
   void BeginCapture(Capture* capture) { captures_.Begin(capture); }
   void EndCapture(Capture* capture) { captures_.End(capture); }
+  sync::CaptureList<Capture>& captures() { return captures_.list(); }
 
   // Removes all records, or none if memory runs out first. Makes captures fail.
   // REQUIRES: no writers (checked in TreeRemoval::RemoveAll)

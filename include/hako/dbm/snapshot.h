@@ -1,0 +1,194 @@
+// A read-only view of an ordered database as it was at one moment, beside readers and writers.
+//
+//   HAKO_ASSIGN_OR_RETURN(auto snapshot, db->Snapshot());
+//   HAKO_ASSIGN_OR_RETURN(std::string value, snapshot->Get("key"));
+//   for (auto [key, value] : snapshot->Range("a", "b")) ...
+//
+// Taking it stops writers for a moment, whatever the size of the database. It shows each batch as a whole or not at
+// all. From then on a writer copies the records of a leaf before it changes the leaf for the first time, so what a
+// snapshot takes is memory for the leaves that were changed since (bytes()). If all snapshots of a database together
+// take more than its option snapshot_bytes, the oldest one is cancelled: its reads return ResourceExhausted. Updates
+// never fail or wait for a snapshot. Clear makes the reads of earlier snapshots return Aborted.
+//
+// Records that had expired at the moment are absent; those that expire later stay.
+//
+// Nothing of a snapshot survives the process, and a crash leaves nothing behind. The database must outlive the snapshot;
+// after its Close, and in a forked child, reads return FailedPrecondition.
+//
+// Thread-safe. Each iterator and each range is used by one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "hako/array/record_key.h"
+#include "hako/base/comparator.h"
+#include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/base/string_arg.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/expiry.h"
+#include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/read_operations.h"
+#include "hako/dbm/snapshot_cursor.h"
+
+namespace hako {
+
+// Inherits
+//   ReadOperations (dbm/read_operations.h)  Get, GetOr, GetSize, Contains, GetMulti
+//   OrderedReads (dbm/ordered_operations.h)
+//     Range, ReverseRange, PrefixRange  records of [from, to) as an input range
+//     CountRange                        the number of records of [from, to)
+template <class D, Comparator Compare>
+class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public OrderedReads<SnapshotView<D, Compare>, Compare> {
+  using Capture = typename D::Capture;
+  using Key = typename Capture::KeyView;
+
+ public:
+  using Iterator = SnapshotCursor<typename D::Iterator, Capture>;  // see dbm/snapshot_cursor.h
+
+  // Call Snapshot of the database instead.
+  static StatusOr<std::unique_ptr<SnapshotView>> Take(D& database) HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(database.CheckIdle());
+    std::unique_ptr<SnapshotView> snapshot(new SnapshotView(database));
+    const auto note = [&] {
+      snapshot->count_ = database.Count();
+      snapshot->applied_index_ = database.AppliedIndex();
+      snapshot->now_ = database.expiry() != nullptr ? database.expiry()->Now() : 0;
+    };
+    HAKO_RETURN_IF_ERROR(database.BeginCapture(&snapshot->captured_, note));
+    snapshot->has_begun_ = true;
+    return snapshot;
+  }
+  HAKO_OR_NO_MEMORY
+  SnapshotView(const SnapshotView&) = delete;
+  // Stops writers for a moment. Do not call it in a visitor of the database.
+  ~SnapshotView() {
+    if (has_begun_ && database_.CheckOpen().ok()) database_.EndCapture(&captured_);
+  }
+
+  // See dbm/dbm.h.
+  template <Sink S>
+  Status Fetch(StringArg key, S&& sink) HAKO_TRY {
+    if (database_.expiry() != nullptr) [[unlikely]]
+      return FetchLive(key, sink);
+    return FetchStored(key, sink, [&] { return database_.Fetch(key, sink); });
+  }
+  HAKO_OR_NO_MEMORY
+  // Fetches each key: calls sink(index, size), then arrived(index, found).
+  template <class S, class F>
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const Status status = Fetch(keys[i], [&](std::size_t size) { return sink(i, size); });
+      if (!status.ok() && !absl::IsNotFound(status)) return status;
+      arrived(i, status.ok());
+    }
+    return absl::OkStatus();
+  }
+  // Shows the value, or nullopt, to a visitor that only reads.
+  template <ReadVisitor V>
+  Status Process(StringArg key, V&& visitor) {
+    std::string value;
+    const Status status = this->Get(key, &value);
+    if (!status.ok() && !absl::IsNotFound(status)) return status;
+    visitor(status.ok() ? std::optional<std::string_view>(value) : std::nullopt);
+    return absl::OkStatus();
+  }
+  // Shows all records in order.
+  Status ProcessEach(EachRef visitor) {
+    Iterator it = MakeIterator();
+    for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
+    return it.status();
+  }
+
+  // Returns a cursor: see dbm/snapshot_cursor.h.
+  Iterator MakeIterator() { return Iterator(database_.MakeStoredIterator(), captured_, database_.expiry(), now_); }
+
+  // The number of records, with those that had expired and were not removed yet.
+  std::uint64_t Count() const { return count_; }
+  // See dbm/write_batch.h.
+  std::uint64_t AppliedIndex() const { return applied_index_; }
+  // The memory that the snapshot takes for records that were changed since.
+  std::uint64_t bytes() const { return captured_.bytes(); }
+  // OK, or why reads fail.
+  Status CheckReads() const {
+    HAKO_RETURN_IF_ERROR(database_.CheckReads());
+    return captured_.error();
+  }
+  // For CountRange.
+  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) {
+    Iterator it = MakeIterator();
+    std::uint64_t count = 0;
+    for (it.Jump(from); it.Valid() && !(to && Compare::Compare(it.key(), *to) >= 0); it.Next()) ++count;
+    HAKO_RETURN_IF_ERROR(it.status());
+    return count;
+  }
+
+ private:
+  explicit SnapshotView(D& database) : database_(database), captured_(true) {}
+
+  // Calls read(), which copies the value in the database to the sink, unless the key lies in a captured range.
+  template <class S, class Read>
+  HAKO_INLINE Status FetchStored(std::string_view key, S& sink, Read&& read) {
+    const std::uint64_t version = captured_.version();
+    std::optional<Status> captured;
+    if (version != 0) HAKO_RETURN_IF_ERROR(FetchCaptured(key, sink, &captured));
+    if (captured) return *std::move(captured);
+    Status status = read();
+    if (captured_.version() == version) [[likely]]
+      return status;
+    HAKO_RETURN_IF_ERROR(FetchCaptured(key, sink, &captured));  // writers have captured leaves since
+    return captured ? *std::move(captured) : status;
+  }
+  // Sets *captured if the key lies in a captured range.
+  template <class S>
+  [[gnu::noinline]] Status FetchCaptured(std::string_view key, S& sink, std::optional<Status>* captured) {
+    HAKO_RETURN_IF_ERROR(database_.CheckReads());
+    Key name{};
+    if constexpr (std::is_same_v<Key, std::string_view>) {
+      name = key;
+    } else {
+      HAKO_ASSIGN_OR_RETURN(name, RecordKey::Parse(key));
+    }
+    HAKO_ASSIGN_OR_RETURN(const auto leaf, captured_.LeafOf(name));
+    if (leaf == nullptr) return absl::OkStatus();
+    const std::size_t at = leaf->LowerBound(name);
+    if (at == leaf->size() || typename Capture::LessKey()(name, leaf->key(at))) {
+      *captured = AbsentError();
+      return absl::OkStatus();
+    }
+    const std::string_view value = leaf->value(at);
+    if (char* const out = sink(value.size()); out != nullptr) std::memcpy(out, value.data(), value.size());
+    *captured = absl::OkStatus();
+    return absl::OkStatus();
+  }
+  // Fetch in a database whose values have the stored form.
+  template <class S>
+  Status FetchLive(std::string_view key, S& sink) {
+    std::string stored;
+    internal::StringSink into{&stored};
+    HAKO_RETURN_IF_ERROR(FetchStored(key, into, [&] { return database_.GetStored(key, &stored); }));
+    const std::optional<Expiry::Record> record = Expiry::Split(stored);
+    if (!record) return Expiry::MalformedError();
+    const bool is_past = record->time != Expiry::kNever && record->time <= now_ && database_.expiry()->IsPast(record->time);
+    if (is_past) return AbsentError();
+    if (char* const out = sink(record->value.size()); out != nullptr) std::memcpy(out, record->value.data(), record->value.size());
+    return absl::OkStatus();
+  }
+
+  D& database_;
+  Capture captured_;
+  bool has_begun_ = false;
+  std::uint64_t count_ = 0, applied_index_ = 0, now_ = 0;
+};
+
+}  // namespace hako

@@ -1,0 +1,314 @@
+// The records of an ordered database as they were at one moment, while writers continue.
+//
+// At the moment the writers are stopped. From then on each writer that has locked a leaf calls
+// Capture before it changes anything there, and the records of the leaf are copied, unless they
+// were before. So a record that a reader finds in the database has the value of the moment, unless
+// its key lies in a captured range when the reader has read it; the copy then has that value.
+// Captured ranges are ranges of keys, so leaves may be split and joined meanwhile.
+//
+// A reader reads the database first, and looks for a captured range afterwards. version() tells
+// without a lock that nothing was captured since.
+//
+// Thread-safe, except CapturedLeaf::Add.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/sync/mutex.h"
+
+namespace hako::sync {
+
+// The records of one leaf. KeyView is a std::string_view or a number.
+template <class KeyView, class Less>
+class CapturedLeaf {
+  static constexpr bool kHasNumbers = !std::is_same_v<KeyView, std::string_view>;
+
+ public:
+  // Adds a record whose key is above those of the others.
+  void Add(KeyView key, std::string_view value) {
+    Entry entry{.begin = bytes_.size(), .value_size = value.size()};
+    if constexpr (kHasNumbers) {
+      entry.key = key;
+    } else {
+      entry.key = key.size();
+      bytes_.append(key);
+    }
+    bytes_.append(value);
+    entries_.push_back(entry);
+  }
+
+  std::size_t size() const { return entries_.size(); }
+  KeyView key(std::size_t i) const {
+    if constexpr (kHasNumbers)
+      return entries_[i].key;
+    else
+      return std::string_view(bytes_).substr(entries_[i].begin, entries_[i].key);
+  }
+  std::string_view value(std::size_t i) const {
+    const Entry& entry = entries_[i];
+    return std::string_view(bytes_).substr(entry.begin + (kHasNumbers ? 0 : entry.key), entry.value_size);
+  }
+  // Returns the index of the first record whose key is not below this one.
+  std::size_t LowerBound(const KeyView& key) const {
+    std::size_t begin = 0, end = size();
+    while (begin < end) {
+      const std::size_t middle = (begin + end) / 2;
+      Less()(this->key(middle), key) ? begin = middle + 1 : end = middle;
+    }
+    return begin;
+  }
+  // The memory that the leaf takes.
+  std::size_t bytes() const { return sizeof(*this) + bytes_.capacity() + entries_.capacity() * sizeof(Entry); }
+
+ private:
+  struct Entry {
+    std::uint64_t key = 0;  // the number, or the size of the key, which lies before the value
+    std::size_t begin, value_size;
+  };
+
+  std::string bytes_;
+  std::vector<Entry> entries_;
+};
+
+template <class KeyT, class KeyViewT, class Less>
+class CapturedRanges {
+ public:
+  using Key = KeyT;          // of a stored key
+  using KeyView = KeyViewT;  // of a view of one
+  using LessKey = Less;      // compares both
+  using Leaf = CapturedLeaf<KeyView, Less>;
+  using Bound = std::optional<KeyView>;  // low or high of [low, high); nullopt: no bound
+  // A captured range. The leaf may have records beyond it, which count for nothing.
+  struct Range {
+    std::optional<Key> low, high;
+    std::shared_ptr<const Leaf> leaf;
+  };
+  // A leaf that is captured, and the first error of reading its records. It has those that can be read.
+  struct Copied {
+    std::shared_ptr<const Leaf> leaf;
+    Status unread;
+  };
+
+  // `is_bounded`: CaptureList may cancel it to bound the memory of all.
+  explicit CapturedRanges(bool is_bounded) : is_bounded_(is_bounded) {}
+  CapturedRanges(const CapturedRanges&) = delete;
+
+  bool is_bounded() const { return is_bounded_; }
+
+  // Captures the leaf of [low, high). copy() returns its records, or fails; it is called unless all were captured before.
+  // REQUIRES: the calling writer has locked the leaf, and not yet changed it (checked in LeafCaptures::CaptureIfAsked)
+  template <class Copy>
+  void Capture(const Bound& low, const Bound& high, Copy&& copy) noexcept {
+    MutexLock lock(mutex_);
+    if (!error_.ok() || (high && passed_ && !Less()(*passed_, *high)) || IsCaptured(low, high)) return;
+    const Status status = CatchNoMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> Status {
+      const std::vector<Gap> gaps = GapsIn(low, high);
+      HAKO_ASSIGN_OR_RETURN(const Copied copied, copy());
+      for (const Gap& gap : gaps) {
+        ranges_.emplace(gap.first, Held{gap.second, copied.leaf});
+        bytes_.fetch_add(copied.leaf->bytes() + kRangeBytes, std::memory_order_relaxed);
+      }
+      return copied.unread;
+    });
+    error_.Update(status);
+    version_.fetch_add(1, std::memory_order_release);
+  }
+  // From now on reads fail: the moment can no longer be shown.
+  void Fail(const Status& why) noexcept {
+    MutexLock lock(mutex_);
+    error_.Update(why);
+    ranges_.clear();
+    bytes_.store(0, std::memory_order_relaxed);
+    version_.fetch_add(1, std::memory_order_release);
+  }
+  // Lets readers continue without the records that a writer could not read. Returns false if reads fail for another
+  // reason, or for none.
+  bool SkipDamage() {
+    MutexLock lock(mutex_);
+    if (!absl::IsDataLoss(error_)) return false;
+    error_ = absl::OkStatus();
+    return true;
+  }
+  // The only reader has passed all keys up to this one, and needs none of them any more.
+  void Pass(const KeyView& key) {
+    MutexLock lock(mutex_);
+    passed_.emplace(key);
+    while (!ranges_.empty() && ranges_.begin()->second.high && !Less()(key, *ranges_.begin()->second.high)) {
+      bytes_.fetch_sub(ranges_.begin()->second.leaf->bytes() + kRangeBytes, std::memory_order_relaxed);
+      ranges_.erase(ranges_.begin());
+    }
+  }
+
+  // Changes with each capture; 0 while nothing was captured.
+  std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
+  // The memory of the captured records.
+  std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  // OK, or why reads fail.
+  Status error() const {
+    MutexLock lock(mutex_);
+    return error_;
+  }
+
+  // Returns the leaf of the captured range that has the key; nullptr if there is none.
+  StatusOr<std::shared_ptr<const Leaf>> LeafOf(const KeyView& key) const {
+    MutexLock lock(mutex_);
+    HAKO_RETURN_IF_ERROR(error_);
+    const auto range = LastFrom(Bound(key));
+    if (range == ranges_.end() || (range->second.high && !Less()(key, *range->second.high))) return std::shared_ptr<const Leaf>();
+    return range->second.leaf;
+  }
+  // Returns the first captured range that has keys at or above `from`; or the last one that has keys below `from`, or
+  // at it if `inclusive`. nullopt = from the end of all keys on.
+  StatusOr<std::optional<Range>> FirstFrom(const Bound& from) const {
+    MutexLock lock(mutex_);
+    HAKO_RETURN_IF_ERROR(error_);
+    auto range = from ? LastFrom(from) : ranges_.begin();
+    if (from && (range == ranges_.end() || (range->second.high && !Less()(*from, *range->second.high))))
+      range = range == ranges_.end() ? ranges_.begin() : std::next(range);
+    return range == ranges_.end() ? std::optional<Range>() : std::optional(RangeAt(range));
+  }
+  StatusOr<std::optional<Range>> LastBelow(const Bound& to, bool inclusive) const {
+    MutexLock lock(mutex_);
+    HAKO_RETURN_IF_ERROR(error_);
+    auto end = !to ? ranges_.end() : inclusive ? ranges_.upper_bound(to) : ranges_.lower_bound(to);
+    return end == ranges_.begin() ? std::optional<Range>() : std::optional(RangeAt(std::prev(end)));
+  }
+
+ private:
+  static constexpr std::size_t kRangeBytes = 128;  // of a range in the map, about
+  using Low = std::optional<Key>;
+  using Gap = std::pair<Low, std::optional<Key>>;
+  struct LessLow {
+    using is_transparent = void;
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      return b.has_value() && (!a.has_value() || Less()(*a, *b));
+    }
+  };
+  struct Held {
+    std::optional<Key> high;
+    std::shared_ptr<const Leaf> leaf;
+  };
+  using Ranges = absl::btree_map<Low, Held, LessLow>;  // disjoint
+  using At = typename Ranges::const_iterator;
+
+  static Range RangeAt(At at) { return {at->first, at->second.high, at->second.leaf}; }
+  // Returns the last range that does not begin above `low`; end() = none.
+  template <class L>
+  At LastFrom(const L& low) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto next = ranges_.upper_bound(low);
+    return next == ranges_.begin() ? ranges_.end() : std::prev(next);
+  }
+  bool IsCaptured(const Bound& low, const Bound& high) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (At range = LastFrom(low); range != ranges_.end();) {
+      const std::optional<Key>& end = range->second.high;
+      if (!end || (high && !Less()(*end, *high))) return true;
+      if (++range == ranges_.end() || Less()(*end, *range->first)) return false;
+    }
+    return false;
+  }
+  // Returns the parts of [low, high) that were not captured yet.
+  std::vector<Gap> GapsIn(const Bound& low, const Bound& high) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<Gap> gaps;
+    Low from = low ? Low(Key(*low)) : Low();
+    At next = LastFrom(from);
+    if (next == ranges_.end()) next = ranges_.begin();
+    for (;; ++next) {
+      const bool is_behind = next == ranges_.end() || (high && next->first && !Less()(*next->first, *high));
+      const std::optional<Key> to = !is_behind ? next->first : high ? std::optional(Key(*high)) : std::nullopt;
+      // `to` of a range without a low bound is where all keys begin, so there is no gap before it.
+      if ((is_behind || to) && (!from || !to || Less()(*from, *to))) gaps.emplace_back(from, to);
+      if (is_behind || !next->second.high) return gaps;
+      if (!from || Less()(*from, *next->second.high)) from = next->second.high;
+      if (high && !Less()(*from, *high)) return gaps;
+    }
+  }
+
+  const bool is_bounded_;
+  mutable Mutex mutex_;
+  Ranges ranges_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Key> passed_ ABSL_GUARDED_BY(mutex_);
+  Status error_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<std::uint64_t> version_{0}, bytes_{0};
+};
+
+// The captures of an engine. While there are any, each writer passes a leaf to them before it changes the leaf.
+//
+// Thread-safe, except Begin and End.
+template <class Capture>
+class CaptureList {
+ public:
+  using Copied = typename Capture::Copied;
+
+  // The memory that the bounded captures may take together; 0 = no limit. Beyond it the oldest one fails.
+  void SetLimit(std::uint64_t bytes) { limit_ = bytes == 0 ? ~std::uint64_t{0} : bytes; }
+
+  // REQUIRES: no writers (checked in the caller), for both
+  void Begin(Capture* capture) {
+    captures_.push_back(capture);
+    ++num_begun_;
+  }
+  void End(Capture* capture) { std::erase(captures_, capture); }
+  bool empty() const { return captures_.empty(); }
+  std::uint32_t num_begun() const { return num_begun_; }  // captures so far
+
+  // Passes a leaf of [low, high) to all. copy() returns its records as Copied.
+  template <class Copy>
+  void Pass(const typename Capture::Bound& low, const typename Capture::Bound& high, Copy&& copy) const noexcept {
+    std::optional<Copied> copied;  // by the first that needs them
+    std::uint64_t bytes = 0;
+    for (Capture* const capture : captures_) {
+      capture->Capture(low, high, [&]() -> StatusOr<Copied> {
+        if (!copied) copied = copy();
+        return *copied;
+      });
+      if (capture->is_bounded()) bytes += capture->bytes();
+    }
+    for (auto oldest = captures_.begin(); bytes > limit_ && oldest != captures_.end(); ++oldest) {
+      if (!(*oldest)->is_bounded()) continue;
+      bytes -= std::min(bytes, (*oldest)->bytes());
+      (*oldest)->Fail(TooLargeSnapshotError());
+    }
+  }
+  void Fail(const Status& why) const {
+    for (Capture* const capture : captures_) capture->Fail(why);
+  }
+  // How many bounded captures there are, and the memory that they take. REQUIRES: no writers (checked in the caller)
+  std::pair<std::uint64_t, std::uint64_t> Bounded() const {
+    std::pair<std::uint64_t, std::uint64_t> sum;
+    for (const Capture* const capture : captures_) {
+      if (!capture->is_bounded()) continue;
+      ++sum.first;
+      sum.second += capture->bytes();
+    }
+    return sum;
+  }
+
+ private:
+  [[gnu::cold]] Status TooLargeSnapshotError() const noexcept {
+    return CatchNoMemory([this]() -> Status {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the snapshot was cancelled: what writers have changed since takes more than snapshot_bytes, ", limit_));
+    });
+  }
+
+  std::uint64_t limit_ = ~std::uint64_t{0};
+  std::vector<Capture*> captures_;  // oldest first; changes without writers
+  std::uint32_t num_begun_ = 0;
+};
+
+}  // namespace hako::sync

@@ -1,0 +1,378 @@
+// Snapshots of ordered databases beside a model: each shows the records of its moment, by key, in ranges and both ways,
+// while the database changes.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/array_dbm.h"
+#include "hako/dbm/baby_dbm.h"
+#include "hako/dbm/memory_array_dbm.h"
+#include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/dbm/write_batch.h"
+#include "support/random.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+constexpr unsigned kWidth = 24;  // of the records of arrays
+
+struct Baby {
+  static auto Open(const std::string&, std::uint64_t bytes) { return BabyDBM<>::Open({.page_size = 512, .snapshot_bytes = bytes}); }
+};
+struct BabyWithLimit {
+  static auto Open(const std::string&, std::uint64_t bytes) {
+    return BabyDBM<>::Open({.page_size = 512, .capacity_records = 1'500, .snapshot_bytes = bytes});
+  }
+};
+template <class FileT>
+struct Tree {
+  static auto Open(const std::string& path, std::uint64_t bytes) {
+    return TreeDBM<FileT>::Open(path, {.page_size = 512, .cache_bytes = 1 << 20, .snapshot_bytes = bytes});
+  }
+};
+struct MemoryArray {
+  static auto Open(const std::string&, std::uint64_t bytes) { return MemoryArrayDBM<>::Open({.width = kWidth, .snapshot_bytes = bytes}); }
+};
+struct Array {
+  static auto Open(const std::string& path, std::uint64_t bytes) {
+    return ArrayDBM<>::Open(path, {.width = kWidth, .snapshot_bytes = bytes});
+  }
+};
+
+template <class Kind>
+class SnapshotTest : public testing::Test {
+ protected:
+  using Database = std::remove_reference_t<decltype(**Kind::Open("", 0))>;
+  using Snapshot = std::remove_reference_t<decltype(**std::declval<Database&>().Snapshot())>;
+  static constexpr bool kIsArray = std::is_same_v<Kind, MemoryArray> || std::is_same_v<Kind, Array>;
+  struct Less {
+    using is_transparent = void;
+    bool operator()(std::string_view a, std::string_view b) const { return Database::CompareKeys(a, b) < 0; }
+  };
+  using Model = std::map<std::string, std::string, Less>;
+
+  void OpenDatabase(std::uint64_t snapshot_bytes = std::uint64_t{1} << 30) {
+    ASSERT_OK_AND_ASSIGN(db_, Kind::Open(dir_.File("db"), snapshot_bytes));
+  }
+  std::string RandomKey() { return std::to_string(random_.Below(3'000)); }
+  std::string RandomValue() {
+    const std::string digits = std::to_string(random_.Next());
+    if (kIsArray) return digits + std::string(kWidth - digits.size(), '.');
+    return digits + std::string(random_.OneIn(50) ? 2'000 + random_.Below(9'000) : random_.Below(60), 'v');
+  }
+  void Set(const std::string& key, const std::string& value) { ASSERT_THAT(db_->Set(key, value), IsOk()); }
+  void Update() {
+    const std::string key = RandomKey(), value = RandomValue();
+    switch (random_.Below(6)) {
+      case 0:
+        return (void)db_->Remove(key);
+      case 1: {
+        WriteBatch batch;
+        for (int i = 0; i < 4; ++i) random_.OneIn(3) ? batch.Remove(RandomKey()) : batch.Set(RandomKey(), value);
+        ASSERT_THAT(db_->Write(batch), IsOk());
+        return;
+      }
+      case 2:
+        if (random_.OneIn(10)) ASSERT_THAT(db_->RemoveRange(key, std::to_string(std::stoul(key) + random_.Below(300))).status(), IsOk());
+        return;
+      default:
+        Set(key, value);
+    }
+  }
+  Model Listed() {
+    Model records;
+    for (auto [key, value] : db_->Range()) records.emplace(key, value);
+    return records;
+  }
+
+  // Compares a part of what a snapshot shows with the model.
+  void Compare(Snapshot& snapshot, const Model& model) {
+    for (int i = 0; i < 20; ++i) {
+      const std::string key = RandomKey();
+      const auto it = model.find(key);
+      const StatusOr<std::string> found = snapshot.Get(key);
+      if (it == model.end())
+        ASSERT_THAT(found.status(), StatusIs(absl::StatusCode::kNotFound)) << key;
+      else
+        ASSERT_THAT(found, IsOkAndHolds(it->second)) << key;
+    }
+    const std::string keys[] = {RandomKey(), RandomKey()};
+    const std::string_view views[] = {keys[0], keys[1]};
+    std::optional<std::string> values[2];
+    ASSERT_THAT(snapshot.GetMulti(views, values), IsOk());
+    for (int i = 0; i < 2; ++i) {
+      const auto it = model.find(keys[i]);
+      ASSERT_EQ(values[i], it == model.end() ? std::nullopt : std::optional(it->second));
+    }
+    const auto& [low, high] = std::minmax(keys[0], keys[1], Less());
+    const auto from = model.lower_bound(low), to = model.lower_bound(high);
+    if (low != high) ASSERT_THAT(snapshot.CountRange(low, high), IsOkAndHolds(static_cast<std::uint64_t>(std::distance(from, to))));
+    ASSERT_EQ(snapshot.Count(), model.size());
+    Walk(snapshot, model);
+  }
+  // Moves an iterator at random. Updates the database meanwhile, if told.
+  void Walk(Snapshot& snapshot, const Model& model, bool updates = false) {
+    auto it = snapshot.MakeIterator();
+    auto at = model.end();
+    for (int i = 0; i < 40; ++i) {
+      if (updates) Update();
+      const std::string key = RandomKey();
+      switch (at == model.end() ? random_.Below(6) : random_.Below(16)) {
+        case 0:
+          it.First();
+          at = model.begin();
+          break;
+        case 1:
+          it.Last();
+          at = model.empty() ? model.end() : std::prev(model.end());
+          break;
+        case 2:
+          it.Jump(key);
+          at = model.lower_bound(key);
+          break;
+        case 3:
+          it.JumpUpper(key);
+          at = model.upper_bound(key);
+          break;
+        case 4:
+        case 5: {
+          const bool is_inclusive = random_.OneIn(2);
+          it.JumpLower(key, is_inclusive);
+          at = is_inclusive ? model.upper_bound(key) : model.lower_bound(key);
+          at = at == model.begin() ? model.end() : std::prev(at);
+          break;
+        }
+        default:
+          if (i % 3 == 0) {
+            it.Previous();
+            at = at == model.begin() ? model.end() : std::prev(at);
+          } else {
+            it.Next();
+            ++at;
+          }
+      }
+      ASSERT_EQ(it.Valid(), at != model.end());
+      ASSERT_THAT(it.status(), IsOk());
+      if (!it.Valid()) continue;
+      ASSERT_EQ(it.key(), at->first);
+      ASSERT_EQ(it.value(), at->second);
+    }
+  }
+  // Compares all records, up and down.
+  void CompareAll(Snapshot& snapshot, const Model& model) {
+    auto at = model.begin();
+    for (auto range = snapshot.Range(); auto [key, value] : range) {
+      ASSERT_NE(at, model.end());
+      ASSERT_EQ(key, at->first);
+      ASSERT_EQ(value, (at++)->second);
+    }
+    ASSERT_EQ(at, model.end());
+    auto back = model.rbegin();
+    for (auto range = snapshot.ReverseRange(); auto [key, value] : range) {
+      ASSERT_NE(back, model.rend());
+      ASSERT_EQ(key, back->first);
+      ASSERT_EQ(value, (back++)->second);
+    }
+    ASSERT_EQ(back, model.rend());
+  }
+
+  Random random_{TestSeed()};
+  TempDir dir_{TempDir::MemoryParent()};
+  std::unique_ptr<Database> db_;
+};
+
+using Kinds = testing::Types<Baby, BabyWithLimit, Tree<MemoryMapParallelFile>, Tree<PositionalParallelFile>, MemoryArray, Array>;
+TYPED_TEST_SUITE(SnapshotTest, Kinds);
+
+TYPED_TEST(SnapshotTest, ShowsTheRecordsOfItsMoment) {
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
+  struct Taken {
+    std::unique_ptr<typename TestFixture::Snapshot> snapshot;
+    typename TestFixture::Model model;
+  };
+  std::vector<Taken> taken;
+  Random& random = this->random_;
+  for (int step = 0; step < 4'000; ++step) {
+    ASSERT_NO_FATAL_FAILURE(this->Update());
+    if (random.OneIn(60)) {
+      ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
+      taken.push_back({std::move(snapshot), this->Listed()});
+    }
+    if (random.OneIn(90) && !taken.empty()) taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(random.Below(taken.size())));
+    if (random.OneIn(500)) ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
+    if (random.OneIn(20) && !taken.empty()) {
+      Taken& one = taken[random.Below(taken.size())];
+      ASSERT_NO_FATAL_FAILURE(this->Compare(*one.snapshot, one.model));
+      if (random.OneIn(4)) ASSERT_NO_FATAL_FAILURE(this->Walk(*one.snapshot, one.model, true));
+    }
+  }
+  ASSERT_GT(taken.size(), 3u);
+  for (Taken& one : taken) ASSERT_NO_FATAL_FAILURE(this->CompareAll(*one.snapshot, one.model));
+  taken.clear();
+  ASSERT_THAT(this->db_->Verify(), IsOk());
+  ASSERT_THAT(this->db_->Close(), IsOk());
+}
+
+TYPED_TEST(SnapshotTest, TakesMemoryOnlyForWhatChanges) {
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
+  for (int i = 0; i < 1'000; ++i) this->Set(std::to_string(i), this->RandomValue());
+  ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
+  EXPECT_EQ(snapshot->bytes(), 0u);
+  for (int i = 0; i < 100; ++i) this->Set("500", this->RandomValue());
+  const std::uint64_t bytes = snapshot->bytes();
+  EXPECT_GT(bytes, 0u);
+  EXPECT_LT(bytes, 64'000u);
+  snapshot.reset();
+  ASSERT_OK_AND_ASSIGN(snapshot, this->db_->Snapshot());
+  EXPECT_EQ(snapshot->bytes(), 0u);
+}
+
+TYPED_TEST(SnapshotTest, TheOldestIsCancelledBeyondTheLimit) {
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase(64 << 10));
+  for (int i = 0; i < 3'000; ++i) this->Set(std::to_string(i), this->RandomValue());
+  ASSERT_OK_AND_ASSIGN(auto older, this->db_->Snapshot());
+  this->Set("0", this->RandomValue());
+  ASSERT_OK_AND_ASSIGN(auto newer, this->db_->Snapshot());
+  const auto model = this->Listed();
+  int changed = 0;
+  for (; newer->bytes() < (24 << 10) && changed < 3'000; ++changed) this->Set(std::to_string(changed), this->RandomValue());
+  ASSERT_NO_FATAL_FAILURE(this->Compare(*newer, model));
+  while (older->CheckReads().ok() && changed < 3'000) this->Set(std::to_string(changed++), this->RandomValue());
+  EXPECT_THAT(older->Get("1").status(), StatusIs(absl::StatusCode::kResourceExhausted));
+  auto it = older->MakeIterator();
+  it.First();
+  EXPECT_FALSE(it.Valid());
+  EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(older->bytes(), 0u);
+  ASSERT_NO_FATAL_FAILURE(this->Compare(*newer, model));
+  EXPECT_THAT(this->db_->Verify(), IsOk());
+}
+
+TYPED_TEST(SnapshotTest, ClearAndCloseEndItsReads) {
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
+  for (int i = 0; i < 500; ++i) this->Set(std::to_string(i), this->RandomValue());
+  ASSERT_OK_AND_ASSIGN(auto before, this->db_->Snapshot());
+  ASSERT_THAT(this->db_->Clear(), IsOk());
+  EXPECT_THAT(before->Get("1").status(), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(before->CountRange("1").status(), StatusIs(absl::StatusCode::kAborted));
+  ASSERT_OK_AND_ASSIGN(auto empty, this->db_->Snapshot());
+  this->Set("1", this->RandomValue());
+  EXPECT_THAT(empty->Get("1").status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(empty->CountRange("0"), IsOkAndHolds(0u));
+  ASSERT_THAT(this->db_->Close(), IsOk());
+  EXPECT_THAT(empty->Get("1").status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(empty->Get("2").status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  auto it = empty->MakeIterator();
+  it.First();
+  EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(this->db_->Snapshot().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TYPED_TEST(SnapshotTest, IsRefusedInAVisitor) {
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
+  this->Set("1", this->RandomValue());
+  Status refused;
+  ASSERT_THAT(this->db_->Process("1", [&](std::optional<std::string_view>) -> void { refused = this->db_->Snapshot().status(); }), IsOk());
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+// Threads move amounts between records by batches. Each snapshot has the same sum, read by key and by ranges both ways.
+TYPED_TEST(SnapshotTest, ConcurrentBatchesAreShownAsAWhole) {
+  static constexpr int kAccounts = 1'200;
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
+  const auto text = [](std::uint64_t amount) {
+    std::string digits = std::to_string(amount);
+    return std::string(kWidth - digits.size(), '0') + digits;
+  };
+  for (int i = 0; i < kAccounts; ++i) this->Set(std::to_string(i), text(1'000));
+  std::atomic<bool> stops{false};
+  std::atomic<std::uint64_t> num_batches{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    threads.emplace_back([&, seed] {
+      Random random(TestSeed() + seed);
+      while (!stops) {
+        const std::string from = std::to_string(random.Below(kAccounts)), to = std::to_string(random.Below(kAccounts));
+        if (from == to) continue;
+        const std::string_view keys[] = {from, to};
+        std::string values[2];
+        std::uint64_t amount = 0;
+        EXPECT_THAT(this->db_->ProcessMulti(keys,
+                                            [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
+                                              const std::uint64_t number = std::strtoull(std::string(*found).c_str(), nullptr, 10);
+                                              if (i == 0) amount = std::min<std::uint64_t>(number, 7);
+                                              values[i] = text(i == 0 ? number - amount : number + amount);
+                                              return Action::Set(values[i]);
+                                            }),
+                    IsOk());
+        ++num_batches;
+      }
+    });
+  }
+  const auto number = [](std::string_view value) { return std::strtoull(std::string(value).c_str(), nullptr, 10); };
+  for (int round = 0; round < 12; ++round) {
+    for (const std::uint64_t begun = num_batches; num_batches < begun + 5;) std::this_thread::yield();
+    ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
+    for (int pass = 0; pass < 2; ++pass) {
+      std::uint64_t by_key = 0, upwards = 0, downwards = 0;
+      for (int i = 0; i < kAccounts; ++i) {
+        ASSERT_OK_AND_ASSIGN(const std::string value, snapshot->Get(std::to_string(i)));
+        by_key += number(value);
+      }
+      for (auto range = snapshot->Range(); auto [key, value] : range) upwards += number(value);
+      for (auto range = snapshot->ReverseRange(); auto [key, value] : range) downwards += number(value);
+      EXPECT_EQ(by_key, kAccounts * 1'000u);
+      EXPECT_EQ(upwards, kAccounts * 1'000u);
+      EXPECT_EQ(downwards, kAccounts * 1'000u);
+    }
+  }
+  stops = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(this->db_->Verify(), IsOk());
+}
+
+// ---- records that expire ----
+
+std::atomic<std::uint64_t> fake_time{0};
+std::uint64_t FakeClock() { return fake_time.load(); }
+
+TEST(SnapshotExpiryTest, DecidesForItsMomentWhichRecordsHaveExpired) {
+  fake_time = 1'000'000;
+  ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open({.page_size = 512, .expiry = true, .clock = &FakeClock}));
+  for (std::uint64_t i = 0; i < 200; ++i)
+    ASSERT_THAT(db->Set(NumberedKey(i), "v", {.expire_at = i % 2 == 0 ? 2'000'000u : 1'000'500u}), IsOk());
+  fake_time = 1'000'500;  // the odd ones have expired
+  ASSERT_OK_AND_ASSIGN(auto snapshot, db->Snapshot());
+  const auto check = [&] {
+    EXPECT_THAT(snapshot->CountRange(""), IsOkAndHolds(100u));
+    EXPECT_THAT(snapshot->Get(NumberedKey(10)), IsOkAndHolds("v"));
+    EXPECT_THAT(snapshot->Get(NumberedKey(11)).status(), StatusIs(absl::StatusCode::kNotFound));
+    auto it = snapshot->MakeIterator();
+    it.Last();
+    EXPECT_EQ(it.key(), NumberedKey(198));
+    EXPECT_EQ(it.expire_at(), 2'000'000u);
+  };
+  check();
+  fake_time = 3'000'000;  // all have
+  check();
+  ASSERT_THAT(db->RemoveExpired(), IsOkAndHolds(200u));
+  check();
+}
+
+}  // namespace
+}  // namespace hako
