@@ -61,6 +61,7 @@ namespace hako {
 //     FirstId, LastId, Count, width               the whole array
 //     CountRange, RemoveRange                     count or remove the records of [from, to)
 //     MakeIterator                                a cursor (dbm/array_cursor.h)
+//     Snapshot                                    a read-only view of one moment (dbm/snapshot.h)
 //     the operations of every ordered DBM, by key
 template <File FileT = MemoryMapParallelFile>
 class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>>, public PoolHome<FileT> {

@@ -5,8 +5,9 @@
 // RemoveKeys, and an iterator that moves both ways: First, Last, Jump, JumpLower, JumpUpper, Next,
 // Previous. Jump is LevelDB's Seek, JumpLower(key, true) RocksDB's SeekForPrev.
 //
-// Threads: as in dbm/dbm.h. A range uses an iterator, so it holds no lock, stops no writer and is
-// not a snapshot (dbm/tree_cursor.h).
+// Threads: as in dbm/dbm.h. A range uses an iterator, so it holds no lock and stops no writer. It
+// shows each record as it is when it comes to it (dbm/tree_cursor.h); that of a snapshot
+// (dbm/snapshot.h) shows the records of one moment.
 #pragma once
 
 #include <concepts>

@@ -15,7 +15,8 @@
 // Nothing of a snapshot survives the process, and a crash leaves nothing behind. The database must outlive the snapshot;
 // after its Close, and in a forked child, reads return FailedPrecondition.
 //
-// Thread-safe. Each iterator and each range is used by one thread.
+// Thread-safe. Each iterator and each range is used by one thread, and holds the moment as long as it exists. The end of
+// the last holder stops writers for a moment; it must not be in a visitor of the database.
 #pragma once
 
 #include <cstddef>
@@ -59,22 +60,18 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
   // Call Snapshot of the database instead.
   static StatusOr<std::unique_ptr<SnapshotView>> Take(D& database) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(database.CheckIdle());
-    std::unique_ptr<SnapshotView> snapshot(new SnapshotView(database));
+    auto moment = std::make_shared<Moment>(database);
     const auto note = [&] {
-      snapshot->count_ = database.Count();
-      snapshot->applied_index_ = database.AppliedIndex();
-      snapshot->now_ = database.expiry() != nullptr ? database.expiry()->Now() : 0;
+      moment->count = database.Count();
+      moment->applied_index = database.AppliedIndex();
+      moment->now = database.expiry() != nullptr ? database.expiry()->Now() : 0;
     };
-    HAKO_RETURN_IF_ERROR(database.BeginCapture(&snapshot->captured_, note));
-    snapshot->has_begun_ = true;
-    return snapshot;
+    HAKO_RETURN_IF_ERROR(database.BeginCapture(&moment->captured, note));
+    moment->has_begun = true;
+    return std::unique_ptr<SnapshotView>(new SnapshotView(std::move(moment)));
   }
   HAKO_OR_NO_MEMORY
   SnapshotView(const SnapshotView&) = delete;
-  // Stops writers for a moment. Do not call it in a visitor of the database.
-  ~SnapshotView() {
-    if (has_begun_ && database_.CheckOpen().ok()) database_.EndCapture(&captured_);
-  }
 
   // See dbm/dbm.h.
   template <Sink S>
@@ -111,12 +108,12 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
   }
 
   // Returns a cursor: see dbm/snapshot_cursor.h.
-  Iterator MakeIterator() { return Iterator(database_.MakeStoredIterator(), captured_, database_.expiry(), now_); }
+  Iterator MakeIterator() { return Iterator(database_.MakeStoredIterator(), {moment_, &captured_}, database_.expiry(), now_); }
 
   // The number of records, with those that had expired and were not removed yet.
-  std::uint64_t Count() const { return count_; }
+  std::uint64_t Count() const { return moment_->count; }
   // See dbm/write_batch.h.
-  std::uint64_t AppliedIndex() const { return applied_index_; }
+  std::uint64_t AppliedIndex() const { return moment_->applied_index; }
   // The memory that the snapshot takes for records that were changed since.
   std::uint64_t bytes() const { return captured_.bytes(); }
   // OK, or why reads fail.
@@ -134,7 +131,21 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
   }
 
  private:
-  explicit SnapshotView(D& database) : database_(database), captured_(true) {}
+  // What the snapshot and its iterators hold.
+  struct Moment {
+    explicit Moment(D& of) : database(of) {}
+    Moment(const Moment&) = delete;
+    ~Moment() {
+      if (has_begun && database.CheckOpen().ok()) database.EndCapture(&captured);
+    }
+    D& database;
+    Capture captured{true};
+    bool has_begun = false;
+    std::uint64_t count = 0, applied_index = 0, now = 0;
+  };
+
+  explicit SnapshotView(std::shared_ptr<Moment> moment)
+      : moment_(std::move(moment)), database_(moment_->database), captured_(moment_->captured), now_(moment_->now) {}
 
   // Calls read(), which copies the value in the database to the sink, unless the key lies in a captured range.
   template <class S, class Read>
@@ -185,10 +196,10 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
     return absl::OkStatus();
   }
 
+  const std::shared_ptr<Moment> moment_;
   D& database_;
-  Capture captured_;
-  bool has_begun_ = false;
-  std::uint64_t count_ = 0, applied_index_ = 0, now_ = 0;
+  Capture& captured_;
+  const std::uint64_t now_;
 };
 
 }  // namespace hako

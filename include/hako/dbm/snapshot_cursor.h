@@ -35,8 +35,8 @@ class SnapshotCursor {
  public:
   // Call MakeIterator of the snapshot instead. With `expiry`, shows the records that had not expired at `now`, in their
   // live form; with nullptr, all records, in their stored form.
-  SnapshotCursor(Iterator live, Capture& captured, const Expiry* expiry, std::uint64_t now)
-      : live_(std::move(live)), captured_(&captured), expiry_(expiry), now_(now) {}
+  SnapshotCursor(Iterator live, std::shared_ptr<Capture> captured, const Expiry* expiry, std::uint64_t now)
+      : live_(std::move(live)), captured_(std::move(captured)), expiry_(expiry), now_(now) {}
 
   // Moves to the first or the last record.
   void First() { Seek(std::nullopt, true, true); }
@@ -279,7 +279,7 @@ class SnapshotCursor {
   static constexpr std::uint64_t kNoVersion = ~std::uint64_t{0};
 
   Iterator live_;
-  Capture* captured_;
+  std::shared_ptr<Capture> captured_;
   const Expiry* expiry_;
   std::uint64_t now_;
   // The move goes on from this key, or from the end of all keys.

@@ -2,6 +2,7 @@
 // beside writers. hash::BucketCapture is the scan of a hash table.
 #pragma once
 
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -18,7 +19,7 @@ class RangeStateScan {
   explicit RangeStateScan(Iterator it) : cursor_(std::move(it), capture_, nullptr, 0) {}
   RangeStateScan(const RangeStateScan&) = delete;
 
-  Capture& capture() { return capture_; }
+  Capture& capture() { return *capture_; }
 
   // Moves to the next record. Returns false at the end. After DataLoss the caller may call
   // SkipDamage.
@@ -42,7 +43,7 @@ class RangeStateScan {
   bool SkipDamage() { return has_moved_ = cursor_.SkipDamage(); }
 
  private:
-  Capture capture_{false};
+  std::shared_ptr<Capture> capture_ = std::make_shared<Capture>(false);
   SnapshotCursor<Iterator, Capture> cursor_;
   bool is_begun_ = false, has_moved_ = false;
 };

@@ -1,8 +1,8 @@
 // The iterator of the tree DBMs: in key order, both ways.
 //
 // It copies one leaf at a time and reads the copy, so it holds no lock and stops no writer. Unlike
-// LevelDB's iterator it is not a snapshot: like LMDB's cursor it shows the database as it is at
-// each move.
+// LevelDB's iterator it shows the database as it is at each move; the iterator of a snapshot
+// (dbm/snapshot.h) shows one moment.
 //   - A record that exists from the first move to the last is visited exactly once, in order.
 //   - A record that another thread adds or removes meanwhile, in the direction of the iterator, may
 //     be visited or not.

@@ -70,6 +70,7 @@ namespace hako {
 //     ProcessEach, ProcessEachParallel, Count             all records
 //     ProcessState                                        all records of one moment
 //     MakeIterator                                        a cursor (dbm/tree_cursor.h)
+//     Snapshot                                            a read-only view of one moment (dbm/snapshot.h)
 //     LastLsn                                             where the thread's last update is in the log
 //     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
 //   OrderedOperations (dbm/ordered_operations.h)
@@ -85,7 +86,7 @@ namespace hako {
 //     Append                  append to a value
 //     CompareExchange         update a record if it is as expected
 //     Increment               add to an 8-byte number
-//   MultiOperations (dbm/multi_operations.h)
+//   ReadOperations (dbm/read_operations.h), MultiOperations (dbm/multi_operations.h)
 //     GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
 //     CompareExchangeMulti, Rekey, Write            several records in one atomic step
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time

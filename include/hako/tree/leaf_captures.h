@@ -29,7 +29,7 @@ class LeafCaptures {
   // REQUIRES: no writers, for either
   void Begin(Capture* capture) {
     pages_.space().gate().AssertNoWriters();
-    pages_.marks().Prepare();
+    pages_.passed_leaves().Prepare();
     captures_.Begin(capture);
     pages_.space().gate().SetCapturing(true);
   }
@@ -55,14 +55,14 @@ class LeafCaptures {
  private:
   [[gnu::cold, gnu::noinline]] void CaptureLeaf(const format::PageLine& leaf) const {
     const std::uint32_t id = pages_.IdOf(leaf);
-    if (pages_.marks().Of(id) == captures_.num_begun()) return;
+    if (pages_.passed_leaves().Of(id) == captures_.num_begun()) return;
     const auto page = pages_.ViewOf(leaf);
     const format::PageTail tail = page.tail();
     typename Capture::Bound low, high;
     if ((tail.edges & format::PageTail::kNoLow) == 0) low = page.low(tail);
     if ((tail.edges & format::PageTail::kNoHigh) == 0) high = page.high(tail);
     captures_.Pass(low, high, [&] { return CopyOf(page); });
-    pages_.marks().Set(id, captures_.num_begun());
+    pages_.passed_leaves().Set(id, captures_.num_begun());
   }
   // May read a long value with the leaf locked, because the thread that stores the value holds no lock.
   typename Capture::Copied CopyOf(const typename Pages::View& page) const {

@@ -23,7 +23,7 @@
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
-#include "hako/sync/capture_marks.h"
+#include "hako/sync/passed_leaves.h"
 #include "hako/sync/version_lock.h"
 #include "hako/tree/leaf_copy.h"
 #include "hako/tree/page_builder.h"
@@ -70,7 +70,7 @@ class TreePages {
   TreePages& operator=(const TreePages&) = delete;
 
   Space& space() const { return space_; }
-  sync::CaptureMarks& marks() const { return marks_; }
+  sync::PassedLeaves& passed_leaves() const { return passed_leaves_; }
   bool is_limited() const { return is_limited_; }
   bool has_byte_limit() const { return has_byte_limit_; }
   HAKO_INLINE Line& root() const { return *root_; }
@@ -262,7 +262,7 @@ class TreePages {
   const std::uint32_t id_mask_;
   Line* const lines_;
   char* const memory_;
-  mutable sync::CaptureMarks marks_;
+  mutable sync::PassedLeaves passed_leaves_;
   bool is_limited_ = false, has_byte_limit_ = false;  // whether the space has a limit; never change
   Line* root_ = nullptr;
 };

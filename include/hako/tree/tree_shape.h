@@ -239,7 +239,7 @@ class TreeShape {
     }
     space_.Free(before.unit(), before.units());
     DivideUses(*left, at, count, right);
-    pages_.marks().Copy(pages_.IdOf(*left), right_id);
+    pages_.passed_leaves().Copy(pages_.IdOf(*left), right_id);
 
     Editor page(space_, *parent.wanted);
     page.Insert(child, separator, link);
@@ -266,7 +266,7 @@ class TreeShape {
     }
     Editor(space_, line).TakeOver(before.unit(), old.shape());
     AppendUses(line, 0, pages_.root(), old.count());
-    pages_.marks().Copy(pages_.IdOf(pages_.root()), id);
+    pages_.passed_leaves().Copy(pages_.IdOf(pages_.root()), id);
     Editor(space_, pages_.root()).Insert(0, {}, {{}, false, id});
     Pages::Unlock(&pages_.root(), true);
     *page = &line;
@@ -295,7 +295,7 @@ class TreeShape {
     space_.MarkDirty(*right);
     if (!builder.Build(space_, *left, 1, bytes / 16)) return false;
     AppendUses(*left, a.count(), *right, b.count());
-    pages_.marks().Join(pages_.IdOf(*right), pages_.IdOf(*left));
+    pages_.passed_leaves().Join(pages_.IdOf(*right), pages_.IdOf(*left));
     space_.Free(left_before.unit(), left_before.units());
     space_.Free(right_before.unit(), right_before.units());
     space_.FreePage(pages_.IdOf(*right));
@@ -310,7 +310,7 @@ class TreeShape {
     space_.Free(pages_.root().unit, pages_.ViewOf(pages_.root()).shape().units);
     Editor(space_, pages_.root()).TakeOver(child.unit, below.shape());
     AppendUses(pages_.root(), 0, child, below.count());
-    pages_.marks().Copy(pages_.IdOf(child), pages_.IdOf(pages_.root()));
+    pages_.passed_leaves().Copy(pages_.IdOf(child), pages_.IdOf(pages_.root()));
     space_.FreePage(pages_.IdOf(child));
     Pages::Unlock(&pages_.root(), true);
   }

@@ -1,9 +1,9 @@
-// Which leaves all captures of a tree have (sync/captured_ranges.h), so that a writer that changes a leaf again need not
-// ask them. A mark is how many captures had begun when the leaf was passed to all that there were; it is a hint, and
-// without one the leaf is passed to them once more.
+// Which leaves of a tree were passed to all captures (sync/captured_ranges.h), so that a writer that changes a leaf again
+// does not pass it to them again. For each leaf it has the number of captures that had begun when the leaf was passed to
+// them. A smaller number is no harm: the leaf is passed once more.
 //
-// A mark stays true while the leaf's range of keys does not grow. So who joins two leaves gives the result the smaller of
-// their marks, and who moves the content of a leaf moves the mark.
+// The number stays true while the leaf's range of keys does not grow. So a thread that joins two leaves gives the result
+// the smaller of their numbers, and one that moves the content of a leaf moves its number.
 //
 // Thread-safe for different ids. For the same id, the caller has locked the page.
 #pragma once
@@ -20,11 +20,11 @@
 
 namespace hako::sync {
 
-class CaptureMarks {
+class PassedLeaves {
  public:
-  CaptureMarks() = default;
-  CaptureMarks(const CaptureMarks&) = delete;
-  ~CaptureMarks() {
+  PassedLeaves() = default;
+  PassedLeaves(const PassedLeaves&) = delete;
+  ~PassedLeaves() {
     if (chunks_ == nullptr) return;
     for (const std::atomic<Chunk*>& chunk : *chunks_) delete chunk.load(std::memory_order_relaxed);
   }
@@ -37,17 +37,17 @@ class CaptureMarks {
     const Chunk* const chunk = ChunkOf(id);
     return chunk == nullptr ? 0 : (*chunk)[id % kOfChunk].load(std::memory_order_relaxed);
   }
-  void Set(std::uint32_t id, std::uint32_t mark) noexcept {
+  void Set(std::uint32_t id, std::uint32_t num_begun) noexcept {
     if (chunks_ == nullptr || id >= kOfChunk * kChunks) return;
     std::atomic<Chunk*>& place = (*chunks_)[id / kOfChunk];
     Chunk* chunk = place.load(std::memory_order_acquire);
     if (chunk == nullptr) {
-      if (mark == 0) return;
+      if (num_begun == 0) return;
       auto made = std::unique_ptr<Chunk>(new (std::nothrow) Chunk{});
       if (made == nullptr) return;
       if (place.compare_exchange_strong(chunk, made.get(), std::memory_order_acq_rel)) chunk = made.release();
     }
-    (*chunk)[id % kOfChunk].store(mark, std::memory_order_relaxed);
+    (*chunk)[id % kOfChunk].store(num_begun, std::memory_order_relaxed);
   }
   // The content of the page `from` is now, or will be, that of `to`, too.
   void Copy(std::uint32_t from, std::uint32_t to) noexcept {
