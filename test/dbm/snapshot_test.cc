@@ -237,7 +237,11 @@ TYPED_TEST(SnapshotTest, TakesMemoryOnlyForWhatChanges) {
   const std::uint64_t bytes = snapshot->bytes();
   EXPECT_GT(bytes, 0u);
   EXPECT_LT(bytes, 64'000u);
+  EXPECT_EQ(this->db_->GetStats().num_snapshots, 1u);
+  EXPECT_EQ(this->db_->GetStats().snapshot_bytes, bytes);
   snapshot.reset();
+  EXPECT_EQ(this->db_->GetStats().num_snapshots, 0u);
+  EXPECT_EQ(this->db_->GetStats().snapshot_bytes, 0u);
   ASSERT_OK_AND_ASSIGN(snapshot, this->db_->Snapshot());
   EXPECT_EQ(snapshot->bytes(), 0u);
 }

@@ -145,6 +145,7 @@ class BabyDBM final : public TreeOperations<BabyDBM<FileT, Compare>, log::Logged
       return 0;
     });
     this->AddEvictionStats(&stats);
+    this->AddSnapshotStats(&stats);
     this->AddStats(&stats);
     return stats;
   }

@@ -22,6 +22,8 @@ class DatabaseRecords {
   // The clock of records that expire; nullptr if the database keeps no times.
   virtual const Expiry* expiry() const = 0;
   virtual std::uint64_t Count() const = 0;
+  // Sets the fields of snapshots.
+  virtual void AddSnapshotStats(Stats* stats) const = 0;
 
   // Returns where the calling thread keeps the LSN after its last update, so that a thread that
   // appends to the log itself can advance it; nullptr if the thread cannot use the database.

@@ -318,6 +318,8 @@ struct Stats {
   // their record, and that did not; records evicted.
   std::uint64_t capacity_bytes = 0, capacity_records = 0;
   std::uint64_t hits = 0, misses = 0, evictions = 0;
+  // Of a tree or array: the snapshots that are open, and the memory that they take.
+  std::uint64_t num_snapshots = 0, snapshot_bytes = 0;
 };
 
 // Names and texts, for people to read.

@@ -208,6 +208,12 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
     WriterState* const writer = writers_.Mine();
     return writer != nullptr ? &writer->lsn : nullptr;
   }
+  void AddSnapshotStats(Stats* stats) const final {
+    if constexpr (requires { engine_.captures(); }) {
+      stats->num_snapshots = engine_.captures().num_bounded();
+      stats->snapshot_bytes = engine_.captures().bytes();
+    }
+  }
   void LoadForRedo(std::span<const std::string_view> keys) override {
     if constexpr (requires { engine_.LoadLeaves(keys); }) engine_.LoadLeaves(keys);
   }

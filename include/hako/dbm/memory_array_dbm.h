@@ -107,6 +107,7 @@ class MemoryArrayDBM final : public ArrayOperations<MemoryArrayDBM<FileT>, log::
     stats.record_bytes = std::min(stats.total_bytes - stats.index_bytes, stats.num_buckets * array().shape().units * format::kPageUnit);
     stats.free_bytes = stats.total_bytes - stats.index_bytes - stats.record_bytes;
     this->AddStats(&stats);
+    this->AddSnapshotStats(&stats);
     return stats;
   }
 

@@ -223,6 +223,7 @@ Stats PoolHome<FileT, Codec>::GetStats() {
   stats.epoch = store().num_commits();
   stats.synced_at = store().synced_at();
   AddDeviceCounters(store().file(), &stats);
+  this->records().AddSnapshotStats(&stats);
   return stats;
 }
 

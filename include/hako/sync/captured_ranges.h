@@ -248,7 +248,7 @@ class CapturedRanges {
 
 // The captures of an engine. While there are any, each writer passes a leaf to them before it changes the leaf.
 //
-// Thread-safe, except Begin and End.
+// Thread-safe, except SetLimit, Begin and End.
 template <class Capture>
 class CaptureList {
  public:
@@ -257,12 +257,19 @@ class CaptureList {
   // The memory that the bounded captures may take together; 0 = no limit. Beyond it the oldest one fails.
   void SetLimit(std::uint64_t bytes) { limit_ = bytes == 0 ? ~std::uint64_t{0} : bytes; }
 
-  // REQUIRES: no writers (checked in the caller), for both
+  // REQUIRES: no writers (checked in LeafCaptures::Begin and PageArray::BeginCapture), for both
   void Begin(Capture* capture) {
     captures_.push_back(capture);
     ++num_begun_;
+    num_bounded_.fetch_add(capture->is_bounded() ? 1 : 0, std::memory_order_relaxed);
   }
-  void End(Capture* capture) { std::erase(captures_, capture); }
+  void End(Capture* capture) {
+    std::erase(captures_, capture);
+    num_bounded_.fetch_sub(capture->is_bounded() ? 1 : 0, std::memory_order_relaxed);
+    std::uint64_t bytes = 0;
+    for (const Capture* const other : captures_) bytes += other->is_bounded() ? other->bytes() : 0;
+    bytes_.store(bytes, std::memory_order_relaxed);
+  }
   bool empty() const { return captures_.empty(); }
   std::uint32_t num_begun() const { return num_begun_; }  // captures so far
 
@@ -283,20 +290,14 @@ class CaptureList {
       bytes -= std::min(bytes, (*oldest)->bytes());
       (*oldest)->Fail(TooLargeSnapshotError());
     }
+    bytes_.store(bytes, std::memory_order_relaxed);
   }
   void Fail(const Status& why) const {
     for (Capture* const capture : captures_) capture->Fail(why);
   }
-  // How many bounded captures there are, and the memory that they take. REQUIRES: no writers (checked in the caller)
-  std::pair<std::uint64_t, std::uint64_t> Bounded() const {
-    std::pair<std::uint64_t, std::uint64_t> sum;
-    for (const Capture* const capture : captures_) {
-      if (!capture->is_bounded()) continue;
-      ++sum.first;
-      sum.second += capture->bytes();
-    }
-    return sum;
-  }
+  // How many bounded captures there are, and the memory that they took when the last leaf was passed to them.
+  std::uint64_t num_bounded() const { return num_bounded_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
   [[gnu::cold]] Status TooLargeSnapshotError() const noexcept {
@@ -309,6 +310,8 @@ class CaptureList {
   std::uint64_t limit_ = ~std::uint64_t{0};
   std::vector<Capture*> captures_;  // oldest first; changes without writers
   std::uint32_t num_begun_ = 0;
+  std::atomic<std::uint64_t> num_bounded_{0};
+  mutable std::atomic<std::uint64_t> bytes_{0};
 };
 
 }  // namespace hako::sync
