@@ -178,7 +178,11 @@ class PageArray {
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, std::uint64_t from, std::uint64_t to);
   // From BeginCapture to EndCapture writers pass each leaf to `capture` before they change it: see
   // sync/captured_ranges.h. REQUIRES: no writers, for either
-  using Capture = sync::CapturedRanges<std::uint64_t, std::uint64_t, std::less<>>;
+  struct IsBelow {
+    bool operator()(std::uint64_t a, std::uint64_t b) const { return a < b; }
+    static std::uint64_t Head(std::uint64_t id) { return id; }
+  };
+  using Capture = sync::CapturedRanges<std::uint64_t, std::uint64_t, IsBelow>;
   void BeginCapture(Capture* capture) {
     space_.gate().AssertNoWriters();
     captures_.Begin(capture);

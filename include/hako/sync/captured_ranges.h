@@ -32,7 +32,8 @@
 
 namespace hako::sync {
 
-// The records of one leaf. KeyView is a std::string_view or a number.
+// The records of one leaf. KeyView is a std::string_view or a number. Less compares keys; Less::Head(key), a number that
+// never falls as keys rise, spares most of these comparisons.
 template <class KeyView, class Less>
 class CapturedLeaf {
   static constexpr bool kHasNumbers = !std::is_same_v<KeyView, std::string_view>;
@@ -40,48 +41,52 @@ class CapturedLeaf {
  public:
   // Adds a record whose key is above those of the others.
   void Add(KeyView key, std::string_view value) {
-    Entry entry{.begin = bytes_.size(), .value_size = value.size()};
-    if constexpr (kHasNumbers) {
-      entry.key = key;
-    } else {
-      entry.key = key.size();
-      bytes_.append(key);
-    }
+    const Entry entry{bytes_.size(), kHasNumbers ? 0 : static_cast<std::uint32_t>(SizeOf(key)), value.size()};
+    if constexpr (!kHasNumbers) bytes_.append(key);
     bytes_.append(value);
     entries_.push_back(entry);
+    heads_.push_back(Less::Head(key));
   }
 
   std::size_t size() const { return entries_.size(); }
   KeyView key(std::size_t i) const {
     if constexpr (kHasNumbers)
-      return entries_[i].key;
+      return heads_[i];
     else
-      return std::string_view(bytes_).substr(entries_[i].begin, entries_[i].key);
+      return std::string_view(bytes_).substr(entries_[i].begin, entries_[i].key_size);
   }
   std::string_view value(std::size_t i) const {
     const Entry& entry = entries_[i];
-    return std::string_view(bytes_).substr(entry.begin + (kHasNumbers ? 0 : entry.key), entry.value_size);
+    return std::string_view(bytes_).substr(entry.begin + entry.key_size, entry.value_size);
   }
   // Returns the index of the first record whose key is not below this one.
   std::size_t LowerBound(const KeyView& key) const {
+    const std::uint64_t head = Less::Head(key);
     std::size_t begin = 0, end = size();
     while (begin < end) {
       const std::size_t middle = (begin + end) / 2;
-      Less()(this->key(middle), key) ? begin = middle + 1 : end = middle;
+      const bool is_below = heads_[middle] != head ? heads_[middle] < head : Less()(this->key(middle), key);
+      is_below ? begin = middle + 1 : end = middle;
     }
     return begin;
   }
   // The memory that the leaf takes.
-  std::size_t bytes() const { return sizeof(*this) + bytes_.capacity() + entries_.capacity() * sizeof(Entry); }
+  std::size_t bytes() const {
+    return sizeof(*this) + bytes_.capacity() + entries_.capacity() * sizeof(Entry) + heads_.capacity() * sizeof(heads_[0]);
+  }
 
  private:
   struct Entry {
-    std::uint64_t key = 0;  // the number, or the size of the key, which lies before the value
-    std::size_t begin, value_size;
+    std::size_t begin;       // of the key, which the value follows
+    std::uint32_t key_size;  // 0 if keys are numbers, which are their heads
+    std::size_t value_size;
   };
+  static std::size_t SizeOf(std::string_view key) { return key.size(); }
+  static std::size_t SizeOf(std::uint64_t) { return 0; }
 
   std::string bytes_;
   std::vector<Entry> entries_;
+  std::vector<std::uint64_t> heads_;
 };
 
 template <class KeyT, class KeyViewT, class Less>
@@ -119,7 +124,9 @@ class CapturedRanges {
       const std::vector<Gap> gaps = GapsIn(low, high);
       HAKO_ASSIGN_OR_RETURN(const Copied copied, copy());
       for (const Gap& gap : gaps) {
-        ranges_.emplace(gap.first, Held{gap.second, copied.leaf});
+        auto held = std::make_unique<const Held>(Held{gap.first, gap.second, copied.leaf});
+        const Place place(BoundOf(held->low));
+        ranges_.emplace(place, std::move(held));
         bytes_.fetch_add(copied.leaf->bytes() + kRangeBytes, std::memory_order_relaxed);
       }
       return copied.unread;
@@ -147,8 +154,8 @@ class CapturedRanges {
   void Pass(const KeyView& key) {
     MutexLock lock(mutex_);
     passed_.emplace(key);
-    while (!ranges_.empty() && ranges_.begin()->second.high && !Less()(key, *ranges_.begin()->second.high)) {
-      bytes_.fetch_sub(ranges_.begin()->second.leaf->bytes() + kRangeBytes, std::memory_order_relaxed);
+    while (!ranges_.empty() && ranges_.begin()->second->high && !Less()(key, *ranges_.begin()->second->high)) {
+      bytes_.fetch_sub(ranges_.begin()->second->leaf->bytes() + kRangeBytes, std::memory_order_relaxed);
       ranges_.erase(ranges_.begin());
     }
   }
@@ -168,8 +175,8 @@ class CapturedRanges {
     MutexLock lock(mutex_);
     HAKO_RETURN_IF_ERROR(error_);
     const auto range = LastFrom(Bound(key));
-    if (range == ranges_.end() || (range->second.high && !Less()(key, *range->second.high))) return std::shared_ptr<const Leaf>();
-    return range->second.leaf;
+    if (range == ranges_.end() || (range->second->high && !Less()(key, *range->second->high))) return std::shared_ptr<const Leaf>();
+    return range->second->leaf;
   }
   // Returns the first captured range that has keys at or above `from`; or the last one that has keys below `from`, or
   // at it if `inclusive`. nullopt = from the end of all keys on.
@@ -177,14 +184,14 @@ class CapturedRanges {
     MutexLock lock(mutex_);
     HAKO_RETURN_IF_ERROR(error_);
     auto range = from ? LastFrom(from) : ranges_.begin();
-    if (from && (range == ranges_.end() || (range->second.high && !Less()(*from, *range->second.high))))
+    if (from && (range == ranges_.end() || (range->second->high && !Less()(*from, *range->second->high))))
       range = range == ranges_.end() ? ranges_.begin() : std::next(range);
     return range == ranges_.end() ? std::optional<Range>() : std::optional(RangeAt(range));
   }
   StatusOr<std::optional<Range>> LastBelow(const Bound& to, bool inclusive) const {
     MutexLock lock(mutex_);
     HAKO_RETURN_IF_ERROR(error_);
-    auto end = !to ? ranges_.end() : inclusive ? ranges_.upper_bound(to) : ranges_.lower_bound(to);
+    auto end = !to ? ranges_.end() : inclusive ? ranges_.upper_bound(Place(to)) : ranges_.lower_bound(Place(to));
     return end == ranges_.begin() ? std::optional<Range>() : std::optional(RangeAt(std::prev(end)));
   }
 
@@ -192,32 +199,38 @@ class CapturedRanges {
   static constexpr std::size_t kRangeBytes = 128;  // of a range in the map, about
   using Low = std::optional<Key>;
   using Gap = std::pair<Low, std::optional<Key>>;
-  struct LessLow {
-    using is_transparent = void;
-    template <class A, class B>
-    bool operator()(const A& a, const B& b) const {
-      return b.has_value() && (!a.has_value() || Less()(*a, *b));
-    }
-  };
   struct Held {
+    Low low;
     std::optional<Key> high;
     std::shared_ptr<const Leaf> leaf;
   };
-  using Ranges = absl::btree_map<Low, Held, LessLow>;  // disjoint
+  // The low bound of a range in the order of the map: first by its head.
+  struct Place {
+    explicit Place(const Bound& bound) : head(bound ? Less::Head(*bound) : 0), low(bound) {}
+    std::uint64_t head;
+    Bound low;  // of the Held, or of the caller
+  };
+  struct LessPlace {
+    bool operator()(const Place& a, const Place& b) const {
+      if (a.head != b.head) return a.head < b.head;
+      return b.low.has_value() && (!a.low.has_value() || Less()(*a.low, *b.low));
+    }
+  };
+  using Ranges = absl::btree_map<Place, std::unique_ptr<const Held>, LessPlace>;  // disjoint
   using At = typename Ranges::const_iterator;
 
-  static Range RangeAt(At at) { return {at->first, at->second.high, at->second.leaf}; }
+  static Bound BoundOf(const std::optional<Key>& key) { return key ? Bound(*key) : Bound(); }
+  static Range RangeAt(At at) { return {at->second->low, at->second->high, at->second->leaf}; }
   // Returns the last range that does not begin above `low`; end() = none.
-  template <class L>
-  At LastFrom(const L& low) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto next = ranges_.upper_bound(low);
+  At LastFrom(const Bound& low) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto next = ranges_.upper_bound(Place(low));
     return next == ranges_.begin() ? ranges_.end() : std::prev(next);
   }
   bool IsCaptured(const Bound& low, const Bound& high) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (At range = LastFrom(low); range != ranges_.end();) {
-      const std::optional<Key>& end = range->second.high;
+      const std::optional<Key>& end = range->second->high;
       if (!end || (high && !Less()(*end, *high))) return true;
-      if (++range == ranges_.end() || Less()(*end, *range->first)) return false;
+      if (++range == ranges_.end() || Less()(*end, *range->second->low)) return false;
     }
     return false;
   }
@@ -225,15 +238,15 @@ class CapturedRanges {
   std::vector<Gap> GapsIn(const Bound& low, const Bound& high) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<Gap> gaps;
     Low from = low ? Low(Key(*low)) : Low();
-    At next = LastFrom(from);
+    At next = LastFrom(low);
     if (next == ranges_.end()) next = ranges_.begin();
     for (;; ++next) {
-      const bool is_behind = next == ranges_.end() || (high && next->first && !Less()(*next->first, *high));
-      const std::optional<Key> to = !is_behind ? next->first : high ? std::optional(Key(*high)) : std::nullopt;
+      const bool is_behind = next == ranges_.end() || (high && next->second->low && !Less()(*next->second->low, *high));
+      const std::optional<Key> to = !is_behind ? next->second->low : high ? std::optional(Key(*high)) : std::nullopt;
       // `to` of a range without a low bound is where all keys begin, so there is no gap before it.
       if ((is_behind || to) && (!from || !to || Less()(*from, *to))) gaps.emplace_back(from, to);
-      if (is_behind || !next->second.high) return gaps;
-      if (!from || Less()(*from, *next->second.high)) from = next->second.high;
+      if (is_behind || !next->second->high) return gaps;
+      if (!from || Less()(*from, *next->second->high)) from = next->second->high;
       if (high && !Less()(*from, *high)) return gaps;
     }
   }

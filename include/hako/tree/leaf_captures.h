@@ -3,11 +3,16 @@
 // Thread-safe, except Begin and End.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "hako/base/comparator.h"
+#include "hako/base/endian.h"
 #include "hako/sync/captured_ranges.h"
 #include "hako/tree/key_buffer.h"
 #include "hako/tree/tree_pages.h"
@@ -21,6 +26,12 @@ class LeafCaptures {
  public:
   struct IsBelow {
     bool operator()(std::string_view a, std::string_view b) const { return Compare::Compare(a, b) < 0; }
+    static std::uint64_t Head(std::string_view key) {
+      if constexpr (!BytewiseOrder<Compare>) return 0;
+      char first[sizeof(std::uint64_t)] = {};
+      if (!key.empty()) std::memcpy(first, key.data(), std::min(key.size(), sizeof(first)));
+      return LoadBigEndian(first);
+    }
   };
   using Capture = sync::CapturedRanges<std::string, std::string_view, IsBelow>;
 
