@@ -14,8 +14,9 @@ class CdbEngine {
   static constexpr bool kOnDisk = true, kConcurrent = false, kWritable = false;
 
   bool Open(const std::string& path, std::uint64_t) {
-    fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    return fd_ >= 0 && cdb_make_start(&make_, fd_) == 0;
+    fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd_ < 0) return false;
+    return lseek(fd_, 0, SEEK_END) > 0 ? cdb_init(&cdb_, fd_) == 0 : cdb_make_start(&make_, fd_) == 0;
   }
   bool Set(std::string_view key, std::string_view value) {
     return cdb_make_add(&make_, key.data(), static_cast<unsigned>(key.size()), value.data(), static_cast<unsigned>(value.size())) == 0;

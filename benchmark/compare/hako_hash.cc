@@ -16,7 +16,7 @@ class HakoHashEngine : public HakoEngine<HashDBM<MemoryMapParallelFile>> {
 
   bool Open(const std::string& path, std::uint64_t n) {
     FileOptions file_options;
-    file_options.mode = OpenMode::kTruncate;
+    file_options.mode = OpenMode::kCreate;
     auto file = MemoryMapParallelFile::Open(path, file_options);
     if (!file.ok()) return Good(file.status());
     HashOptions options;

@@ -15,7 +15,7 @@ class HakoTreeEngine : public HakoEngine<TreeDBM<MemoryMapParallelFile>> {
 
   bool Open(const std::string& path, std::uint64_t) {
     FileOptions file_options;
-    file_options.mode = OpenMode::kTruncate;
+    file_options.mode = OpenMode::kCreate;
     TreeOptions options;
     options.durability = kDurability;
     options.cache_bytes = std::uint64_t{256} << 20;

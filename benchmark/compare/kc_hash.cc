@@ -14,9 +14,9 @@ class KyotoHashEngine : public KyotoEngine<kyotocabinet::HashDB> {
   bool Open(const std::string& path, std::uint64_t n) {
     using kyotocabinet::HashDB;
     const auto records = static_cast<std::int64_t>(n);
+    if (!IsTuned()) return Good(db_.open(path, HashDB::OWRITER | HashDB::OCREATE));
     return db_.tune_options(HashDB::TLINEAR) && db_.tune_buckets(2 * records) &&
-           db_.tune_map(std::max<std::int64_t>(256 << 20, 256 * records)) &&
-           db_.open(path, HashDB::OWRITER | HashDB::OCREATE | HashDB::OTRUNCATE);
+           db_.tune_map(std::max<std::int64_t>(256 << 20, 256 * records)) && Good(db_.open(path, HashDB::OWRITER | HashDB::OCREATE));
   }
 };
 

@@ -1,7 +1,9 @@
-// The common part of the two Kyoto Cabinet engines, which differ in how they are opened.
+// The common part of the Kyoto Cabinet engines, which differ in how they are opened.
 #pragma once
 
 #include <kcdb.h>
+
+#include <memory>
 
 #include "driver.h"
 
@@ -24,22 +26,27 @@ class KyotoEngine {
 
   template <class Visit>
   bool Scan(Visit visit) {
-    class Each final : public kyotocabinet::DB::Visitor {
-     public:
-      explicit Each(Visit& each) : each_(each) {}
-
-     private:
-      const char* visit_full(const char* key, std::size_t key_size, const char* value, std::size_t value_size, std::size_t*) override {
-        each_(std::string_view(key, key_size), std::string_view(value, value_size));
-        return NOP;
-      }
-      Visit& each_;
-    } each(visit);
+    Each each(visit);
     return db_.iterate(&each, false);
   }
-  bool Close() { return db_.close(); }
+  bool Close() { return Good(db_.close()); }
 
  protected:
+  bool Good(bool good) { return good || Fail(db_.error().message()); }
+
+  template <class Visit>
+  class Each final : public kyotocabinet::DB::Visitor {
+   public:
+    explicit Each(Visit& each) : each_(each) {}
+
+   private:
+    const char* visit_full(const char* key, std::size_t key_size, const char* value, std::size_t value_size, std::size_t*) override {
+      each_(std::string_view(key, key_size), std::string_view(value, value_size));
+      return NOP;
+    }
+    Visit& each_;
+  };
+
   DbT db_;
 
  private:
@@ -56,6 +63,20 @@ class KyotoEngine {
     }
     std::string* value_;
   };
+};
+
+// Those in order: a cursor shows records and steps over each.
+template <class DbT>
+class KyotoOrderedEngine : public KyotoEngine<DbT> {
+ public:
+  template <class Visit>
+  bool ScanFrom(std::string_view key, std::size_t count, Visit visit) {
+    const std::unique_ptr<kyotocabinet::DB::Cursor> cursor(this->db_.cursor());
+    typename KyotoEngine<DbT>::template Each<Visit> each(visit);
+    if (!cursor->jump(key.data(), key.size())) return this->db_.count() == 0;
+    while (count > 0 && cursor->accept(&each, false, true)) --count;
+    return count == 0 || this->db_.error() == kyotocabinet::BasicDB::Error::NOREC;
+  }
 };
 
 }  // namespace hako::compare

@@ -1,6 +1,7 @@
 // LMDB with a writable map and no sync; the map is large enough from the start. A phase that writes
 // is one transaction, its commit on the clock (or several, of a million operations each: LMDB
-// bounds how much one can change); one read transaction, renewed at each phase, serves the others.
+// bounds how much one can change, or of one operation with --settings=process; by default, a sync at
+// each commit and no writable map); one read transaction, renewed at each phase, serves the others.
 // An ordered engine: it does more than a hash table does.
 #include "driver.h"
 #include "lmdb_reader.h"
@@ -14,8 +15,9 @@ class LmdbEngine : public LmdbReader {
 
   bool Open(const std::string& path, std::uint64_t n) {
     const std::uint64_t map_size = std::max<std::uint64_t>(256 << 20, n * 2048);  // of address space; the file has holes
+    if (settings == Settings::kProcess) max_changes_ = 1;
     return mdb_env_create(&env_) == 0 && mdb_env_set_mapsize(env_, map_size) == 0 &&
-           mdb_env_open(env_, path.c_str(), MDB_NOSUBDIR | MDB_NOSYNC | MDB_WRITEMAP | MDB_NOTLS, 0644) == 0;
+           mdb_env_open(env_, path.c_str(), MDB_NOSUBDIR | MDB_NOTLS | (IsTuned() ? MDB_NOSYNC | MDB_WRITEMAP : 0), 0644) == 0;
   }
   bool BeginPhase(Phase phase) {
     writing_ = phase == Phase::kFill || phase == Phase::kUpdate || phase == Phase::kRemove;
@@ -26,7 +28,7 @@ class LmdbEngine : public LmdbReader {
     }
     if (mdb_txn_begin(env_, nullptr, MDB_RDONLY, &reader_) != 0) return false;
     txn_ = reader_;
-    return true;
+    return dbi_ != 0 || mdb_dbi_open(reader_, nullptr, 0, &dbi_) == 0;
   }
   bool EndPhase(Phase) {
     if (writing_) return mdb_txn_commit(txn_) == 0;
@@ -66,11 +68,11 @@ class LmdbEngine : public LmdbReader {
     num_changes_ = 0;
     return mdb_txn_begin(env_, nullptr, 0, &txn_) == 0 && mdb_dbi_open(txn_, nullptr, 0, &dbi_) == 0;
   }
-  bool Changed() { return ++num_changes_ <= 1'000'000 || (mdb_txn_commit(txn_) == 0 && BeginWriting()); }
+  bool Changed() { return ++num_changes_ < max_changes_ || (mdb_txn_commit(txn_) == 0 && BeginWriting()); }
 
   MDB_txn* reader_ = nullptr;
   bool writing_ = false;
-  std::uint64_t num_changes_ = 0;
+  std::uint64_t num_changes_ = 0, max_changes_ = 1'000'000;
 };
 
 }  // namespace hako::compare

@@ -40,7 +40,13 @@ class UnlockedMapEngine : public MapEngine<MapT> {
   static constexpr bool kConcurrent = false;
 
   bool Set(std::string_view key, std::string_view value) {
-    map_.try_emplace(View(key)).first->second.assign(value);
+    if constexpr (requires { map_.try_emplace(View(key)); }) {
+      map_.try_emplace(View(key)).first->second.assign(value);
+    } else {  // the standard's make a string for a key that is there, too, unless it is found first
+      const auto found = map_.find(View(key));
+      if (found == map_.end()) return map_.emplace(key, value).second;
+      found->second.assign(value);
+    }
     return true;
   }
   bool Get(std::string_view key, std::string* value) {
@@ -49,7 +55,12 @@ class UnlockedMapEngine : public MapEngine<MapT> {
     value->assign(found->second);
     return true;
   }
-  bool Remove(std::string_view key) { return map_.erase(View(key)) != 0; }
+  bool Remove(std::string_view key) {
+    const auto found = map_.find(View(key));
+    if (found == map_.end()) return false;
+    map_.erase(found);
+    return true;
+  }
   bool Close() {
     MapT().swap(map_);
     return true;

@@ -46,6 +46,22 @@ inline std::uint64_t CpuNanoseconds() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
+// How an engine is opened, where it has a choice; engines without one ignore it.
+enum class Settings {
+  kFast,        // tuned for speed; nothing is durable before the end of a phase or Close
+  kProcess,     // tuned, and each Set survives a kill of the process once it returns
+  kDefault,     // the library's defaults
+  kSeed,        // those of the article whose runs seed.py repeats
+  kSeedRandom,  // the same for its B+ trees in random order
+};
+inline constexpr std::string_view kSettingsNames[] = {"fast", "process", "default", "seed", "seed_random"};
+inline Settings settings = Settings::kFast;
+inline bool IsTuned() { return settings != Settings::kDefault; }
+inline bool IsSeed() { return settings >= Settings::kSeed; }
+
+// Prints what a library said about a failure; returns false, for `return Fail(...)`.
+inline bool Fail(const char* text) { return std::fprintf(stderr, "%s\n", text), false; }
+
 struct Options {
   std::vector<workload::Kind> workloads;
   std::uint32_t n = 1'000'000;
@@ -77,6 +93,8 @@ struct Options {
         good = Number<std::size_t>(value, 1, 1024, &options.threads);
       else if (name == "--dir")
         options.dir = value;
+      else if (name == "--settings")
+        good = ParseSettings(value);
       else if (name == "--phase")
         good = options.AddPhase(value);
       else if (argument == "--latency")
@@ -92,6 +110,7 @@ struct Options {
     if (!good)
       std::fprintf(stderr,
                    "options: --workload=seq8|rnd8|uniq16x100|all --n=1000000 --seed=1 --threads=1 --dir=DIR\n"
+                   "         --settings=fast|process|default|seed|seed_random\n"
                    "         --phase=get|absent|update|scan|scan100|remove|none (repeatable) --latency --verify --keep\n");
     if (options.workloads.empty()) options.workloads.assign(std::begin(workload::kKinds), std::end(workload::kKinds));
     return good ? std::optional(options) : std::nullopt;
@@ -103,6 +122,12 @@ struct Options {
     const std::optional<workload::Kind> kind = workload::ParseKind(value);
     if (kind) workloads.push_back(*kind);
     return kind.has_value();
+  }
+
+  static bool ParseSettings(std::string_view value) {
+    const auto* found = std::find(std::begin(kSettingsNames), std::end(kSettingsNames), value);
+    settings = static_cast<Settings>(found - std::begin(kSettingsNames));
+    return found != std::end(kSettingsNames);
   }
 
   bool AddPhase(std::string_view value) {
@@ -220,7 +245,7 @@ class Meter {
     return memory;
   }
 
-  // An engine may keep several files whose names begin with the path.
+  // An engine may keep several files whose names begin with the path, or a folder.
   std::vector<std::filesystem::path> Files() const {
     std::vector<std::filesystem::path> files;
     if (path_.empty()) return files;
@@ -233,16 +258,22 @@ class Meter {
 
   unsigned long long FileBytes() const {
     unsigned long long bytes = 0;
-    for (const auto& file : Files()) {
+    const auto add = [&bytes](const std::filesystem::path& file) {
       struct stat facts;
       if (stat(file.c_str(), &facts) == 0) bytes += static_cast<unsigned long long>(facts.st_blocks) * 512;
+    };
+    std::error_code error;
+    for (const auto& file : Files()) {
+      add(file);
+      if (!std::filesystem::is_directory(file, error)) continue;
+      for (const auto& entry : std::filesystem::directory_iterator(file, error)) add(entry.path());
     }
     return bytes;
   }
 
   void RemoveFiles() const {
     std::error_code error;
-    for (const auto& file : Files()) std::filesystem::remove(file, error);
+    for (const auto& file : Files()) std::filesystem::remove_all(file, error);
   }
 
   const Options& options_;

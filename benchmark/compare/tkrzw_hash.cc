@@ -15,8 +15,8 @@ class TkrzwHashEngine : public TkrzwEngine<tkrzw::HashDBM> {
   bool Open(const std::string& path, std::uint64_t n) {
     dbm_ = std::make_unique<tkrzw::HashDBM>(std::make_unique<tkrzw::MemoryMapParallelFile>());
     tkrzw::HashDBM::TuningParameters tuning;
-    tuning.num_buckets = static_cast<std::int64_t>(n);
-    return dbm_->OpenAdvanced(path, true, tkrzw::File::OPEN_TRUNCATE, tuning).IsOK();
+    if (IsTuned()) tuning.num_buckets = static_cast<std::int64_t>(n);
+    return dbm_->OpenAdvanced(path, true, tkrzw::File::OPEN_DEFAULT, tuning).IsOK();
   }
 };
 

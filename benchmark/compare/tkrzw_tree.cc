@@ -18,8 +18,8 @@ class TkrzwTreeEngine : public TkrzwOrderedEngine<tkrzw::TreeDBM> {
     // in memory, where each record is an allocation, it takes up to three times as much. Counted as
     // in the file and as full, to its advantage: 33,018 pages, where the default is 10,000.
     tkrzw::TreeDBM::TuningParameters tuning;
-    tuning.max_cached_pages = (256 << 20) / tkrzw::TreeDBM::DEFAULT_MAX_PAGE_SIZE;
-    return dbm_->OpenAdvanced(path, true, tkrzw::File::OPEN_TRUNCATE, tuning).IsOK();
+    if (IsTuned()) tuning.max_cached_pages = (256 << 20) / tkrzw::TreeDBM::DEFAULT_MAX_PAGE_SIZE;
+    return dbm_->OpenAdvanced(path, true, tkrzw::File::OPEN_DEFAULT, tuning).IsOK();
   }
 };
 
