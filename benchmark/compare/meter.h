@@ -51,7 +51,7 @@ enum class Settings {
   kFast,        // tuned for speed; nothing is durable before the end of a phase or Close
   kProcess,     // tuned, and each Set survives a kill of the process once it returns
   kDefault,     // the library's defaults
-  kSeed,        // those of the article whose runs seed.py repeats
+  kSeed,        // those of the article whose runs field.py repeats
   kSeedRandom,  // the same for its B+ trees in random order
 };
 inline constexpr std::string_view kSettingsNames[] = {"fast", "process", "default", "seed", "seed_random"};
