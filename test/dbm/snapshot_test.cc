@@ -22,6 +22,7 @@
 #include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/dbm/write_batch.h"
+#include "support/file_system.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
@@ -348,6 +349,49 @@ TYPED_TEST(SnapshotTest, ConcurrentBatchesAreShownAsAWhole) {
   stops = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(this->db_->Verify(), IsOk());
+}
+
+// ---- damage ----
+
+// A writer that cannot read a value that it must capture stops the reads. Once a reader has skipped the damage, all other
+// records are still those of the moment.
+TEST(SnapshotDamageTest, KeepsItsMomentWhileWritersContinueBesideDamage) {
+  const TempDir dir(TempDir::MemoryParent());
+  const std::string path = dir.File("db"), damaged(5'000, 'l');
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path, {.page_size = 512}));
+    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_THAT(db->Set(NumberedKey(i), i == 5 ? damaged : "before"), IsOk());
+    ASSERT_THAT(db->Close(), IsOk());
+  }
+  std::string bytes = ReadWhole(path);
+  const std::size_t at = bytes.find(damaged);
+  ASSERT_NE(at, bytes.npos);
+  bytes[at + 100] = 'x';
+  WriteWhole(path, bytes);
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path));
+  ASSERT_OK_AND_ASSIGN(auto snapshot, db->Snapshot());
+  ASSERT_THAT(db->Set(NumberedKey(4), "after"), IsOk());    // in the leaf of the damaged value
+  ASSERT_THAT(db->Set(NumberedKey(400), "after"), IsOk());  // in another
+  ASSERT_THAT(db->Remove(NumberedKey(450)), IsOk());
+  auto it = snapshot->MakeIterator();
+  int shown = 0, damages = 0;
+  for (it.First(); it.Valid() || (absl::IsDataLoss(it.status()) && it.SkipDamage() && ++damages > 0);) {
+    if (!it.Valid()) continue;
+    EXPECT_EQ(it.value(), "before") << it.key();
+    ++shown;
+    it.Next();
+  }
+  EXPECT_THAT(it.status(), IsOk());
+  EXPECT_GT(damages, 0);
+  EXPECT_EQ(shown, 499);
+  EXPECT_THAT(snapshot->Get(NumberedKey(4)), IsOkAndHolds("before"));
+  EXPECT_THAT(snapshot->Get(NumberedKey(5)).status(), StatusIs(absl::StatusCode::kDataLoss)) << "it is not absent";
+  // After another damage, what ends the reads for good cannot be skipped.
+  ASSERT_OK_AND_ASSIGN(auto second, db->Snapshot());
+  ASSERT_THAT(db->Set(NumberedKey(4), "later"), IsOk());
+  EXPECT_THAT(second->CheckReads(), StatusIs(absl::StatusCode::kDataLoss));
+  ASSERT_THAT(db->Clear(), IsOk());
+  EXPECT_THAT(second->CheckReads(), StatusIs(absl::StatusCode::kAborted));
 }
 
 // ---- records that expire ----

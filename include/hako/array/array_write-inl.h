@@ -94,12 +94,12 @@ template <class Space>
 void PageArray<Space>::CaptureLeaf(std::uint64_t leaf, const Line* line) {
   captures_.Pass(FirstIdOf(leaf), FirstIdOf(leaf) + shape_.per_leaf, [&] {
     auto copy = std::make_shared<typename Capture::Leaf>();
-    if (line == nullptr) return typename Capture::Copied{std::move(copy), absl::OkStatus()};
+    if (line == nullptr) return typename Capture::Copied(std::move(copy));
     char* const page = PageOf(*line);
     const PresenceBits bits = BitsOf(*line, page);
     for (unsigned i = bits.FirstFrom(0); i < shape_.per_leaf; i = bits.FirstFrom(i + 1))
       copy->Add(FirstIdOf(leaf) + i, std::string_view(RecordOf(page, i), shape_.width));
-    return typename Capture::Copied{std::move(copy), absl::OkStatus()};
+    return typename Capture::Copied(std::move(copy));
   });
 }
 

@@ -174,6 +174,7 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
     if (leaf == nullptr) return absl::OkStatus();
     const std::size_t at = leaf->LowerBound(name);
     if (at == leaf->size() || typename Capture::LessKey()(name, leaf->key(at))) {
+      HAKO_RETURN_IF_ERROR(leaf->unread());  // the record may be one that could not be copied
       *captured = AbsentError();
       return absl::OkStatus();
     }

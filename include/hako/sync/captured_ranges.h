@@ -70,6 +70,9 @@ class CapturedLeaf {
     }
     return begin;
   }
+  // The first error of reading the records: the leaf has those that can be read.
+  const Status& unread() const { return unread_; }
+  void NoteUnread(const Status& error) { unread_.Update(error); }
   // The memory that the leaf takes.
   std::size_t bytes() const {
     return sizeof(*this) + bytes_.capacity() + entries_.capacity() * sizeof(Entry) + heads_.capacity() * sizeof(heads_[0]);
@@ -87,6 +90,7 @@ class CapturedLeaf {
   std::string bytes_;
   std::vector<Entry> entries_;
   std::vector<std::uint64_t> heads_;
+  Status unread_;
 };
 
 template <class KeyT, class KeyViewT, class Less>
@@ -102,11 +106,7 @@ class CapturedRanges {
     std::optional<Key> low, high;
     std::shared_ptr<const Leaf> leaf;
   };
-  // A leaf that is captured, and the first error of reading its records. It has those that can be read.
-  struct Copied {
-    std::shared_ptr<const Leaf> leaf;
-    Status unread;
-  };
+  using Copied = std::shared_ptr<const Leaf>;
 
   // `is_bounded`: CaptureList may cancel it to bound the memory of all.
   explicit CapturedRanges(bool is_bounded) : is_bounded_(is_bounded) {}
@@ -119,25 +119,25 @@ class CapturedRanges {
   template <class Copy>
   void Capture(const Bound& low, const Bound& high, Copy&& copy) noexcept {
     MutexLock lock(mutex_);
-    if (!error_.ok() || (high && passed_ && !Less()(*passed_, *high)) || IsCaptured(low, high)) return;
+    if (HasEnded() || (high && passed_ && !Less()(*passed_, *high)) || IsCaptured(low, high)) return;
     const Status status = CatchNoMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> Status {
       const std::vector<Gap> gaps = GapsIn(low, high);
       HAKO_ASSIGN_OR_RETURN(const Copied copied, copy());
       for (const Gap& gap : gaps) {
-        auto held = std::make_unique<const Held>(Held{gap.first, gap.second, copied.leaf});
+        auto held = std::make_unique<const Held>(Held{gap.first, gap.second, copied});
         const Place place(BoundOf(held->low));
         ranges_.emplace(place, std::move(held));
-        bytes_.fetch_add(copied.leaf->bytes() + kRangeBytes, std::memory_order_relaxed);
+        bytes_.fetch_add(copied->bytes() + kRangeBytes, std::memory_order_relaxed);
       }
-      return copied.unread;
+      return copied->unread();
     });
-    error_.Update(status);
+    Note(status);
     version_.fetch_add(1, std::memory_order_release);
   }
   // From now on reads fail: the moment can no longer be shown.
   void Fail(const Status& why) noexcept {
     MutexLock lock(mutex_);
-    error_.Update(why);
+    Note(why);
     ranges_.clear();
     bytes_.store(0, std::memory_order_relaxed);
     version_.fetch_add(1, std::memory_order_release);
@@ -219,6 +219,11 @@ class CapturedRanges {
   using Ranges = absl::btree_map<Place, std::unique_ptr<const Held>, LessPlace>;  // disjoint
   using At = typename Ranges::const_iterator;
 
+  // Whether reads fail for good. After DataLoss a reader may continue, so it still needs what writers change.
+  bool HasEnded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !error_.ok() && !absl::IsDataLoss(error_); }
+  void Note(const Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!error.ok() && !HasEnded()) error_ = error;
+  }
   static Bound BoundOf(const std::optional<Key>& key) { return key ? Bound(*key) : Bound(); }
   static Range RangeAt(At at) { return {at->second->low, at->second->high, at->second->leaf}; }
   // Returns the last range that does not begin above `low`; end() = none.

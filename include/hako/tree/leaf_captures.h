@@ -77,7 +77,6 @@ class LeafCaptures {
   }
   // May read a long value with the leaf locked, because the thread that stores the value holds no lock.
   typename Capture::Copied CopyOf(const typename Pages::View& page) const {
-    Status unread;
     auto copy = std::make_shared<typename Capture::Leaf>();
     KeyBuffer key;
     for (unsigned i = 0; i < page.count(); ++i) {
@@ -91,10 +90,10 @@ class LeafCaptures {
       }
       typename Space::LongRead read(pages_.space());
       while (!read.Has(Pages::LongValueIn(content))) read.Read();
-      unread.Update(read.status());
+      copy->NoteUnread(read.status());
       if (read.status().ok()) copy->Add(key, read.bytes());
     }
-    return {std::move(copy), std::move(unread)};
+    return copy;
   }
 
   const Pages& pages_;
