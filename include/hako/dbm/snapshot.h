@@ -10,6 +10,8 @@
 // take more than its option snapshot_bytes, the oldest one is cancelled: its reads return ResourceExhausted. Updates
 // never fail or wait for a snapshot. Clear makes the reads of earlier snapshots return Aborted.
 //
+// Where a writer could not read a damaged value that it had to copy, the readers of that leaf get DataLoss.
+//
 // Records that had expired at the moment are absent; those that expire later stay.
 //
 // Nothing of a snapshot survives the process, and a crash leaves nothing behind. The database must outlive the snapshot;

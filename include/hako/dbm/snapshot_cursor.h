@@ -86,7 +86,7 @@ class SnapshotCursor {
   // if there is nothing to skip.
   bool SkipDamage() {
     if (!absl::IsDataLoss(status_)) return false;
-    const bool was_captured = captured_->SkipDamage();
+    const bool was_captured = std::exchange(is_at_damaged_, false);
     const bool is_of_live = !was_captured && absl::IsDataLoss(live_.status()) && live_.SkipDamage();
     if (!was_captured && !is_of_live && !is_malformed_) return false;
     if (std::exchange(is_malformed_, false)) {  // the record itself is skipped
@@ -126,6 +126,7 @@ class SnapshotCursor {
     from ? SetFrom(*from) : from_.reset();
     is_inclusive_ = inclusive;
     is_upwards_ = upwards;
+    damaged_ = nullptr;
     Show([&] { Find(false); });
   }
   HAKO_CATCH_NO_MEMORY(End(NoMemoryError());)
@@ -181,6 +182,7 @@ class SnapshotCursor {
   void Find(bool has_live) {
     is_valid_ = false;
     has_moved_ = true;
+    is_at_damaged_ = false;
     leaf_ = nullptr;
     status_ = live_.database().CheckReads();
     if (!status_.ok()) return;
@@ -228,10 +230,16 @@ class SnapshotCursor {
       is_inclusive_ = false;
     }
   }
-  // Shows the next record of a range that has from_, if there is one. Otherwise sets from_ to the end of the range;
-  // to nothing, if there are no keys beyond.
+  // Shows the next record of a range that has from_, if there is one, or first the damage of its leaf. Otherwise sets from_
+  // to the end of the range; to nothing, if there are no keys beyond.
   bool Take(Range range) {
     const typename Capture::Leaf& leaf = *range.leaf;
+    if (!leaf.unread().ok() && damaged_ != range.leaf) {
+      status_ = leaf.unread();
+      damaged_ = std::move(range.leaf);
+      is_at_damaged_ = true;
+      return true;
+    }
     if (is_upwards_) {
       std::size_t at = from_ ? leaf.LowerBound(*from_) : 0;
       if (from_ && !is_inclusive_ && at < leaf.size() && !IsBelow(*from_, leaf.key(at))) ++at;
@@ -289,7 +297,9 @@ class SnapshotCursor {
   // The captured leaf of the current record, and its place there; nullptr = it is that of the live iterator, and there is
   // no captured range before limit_ as long as the captures have this version.
   std::shared_ptr<const typename Capture::Leaf> leaf_;
-  std::size_t at_ = 0, begin_ = 0, end_ = 0;  // the range has the records [begin_, end_)
+  std::shared_ptr<const typename Capture::Leaf> damaged_;  // the last one whose damage was shown
+  bool is_at_damaged_ = false;                             // and not yet skipped
+  std::size_t at_ = 0, begin_ = 0, end_ = 0;               // the range has the records [begin_, end_)
   std::optional<Key> limit_;
   std::uint64_t version_ = kNoVersion;
   std::string_view value_;

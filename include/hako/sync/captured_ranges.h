@@ -119,7 +119,7 @@ class CapturedRanges {
   template <class Copy>
   void Capture(const Bound& low, const Bound& high, Copy&& copy) noexcept {
     MutexLock lock(mutex_);
-    if (HasEnded() || (high && passed_ && !Less()(*passed_, *high)) || IsCaptured(low, high)) return;
+    if (!error_.ok() || (high && passed_ && !Less()(*passed_, *high)) || IsCaptured(low, high)) return;
     const Status status = CatchNoMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> Status {
       const std::vector<Gap> gaps = GapsIn(low, high);
       HAKO_ASSIGN_OR_RETURN(const Copied copied, copy());
@@ -129,26 +129,18 @@ class CapturedRanges {
         ranges_.emplace(place, std::move(held));
         bytes_.fetch_add(copied->bytes() + kRangeBytes, std::memory_order_relaxed);
       }
-      return copied->unread();
+      return absl::OkStatus();
     });
-    Note(status);
+    error_.Update(status);
     version_.fetch_add(1, std::memory_order_release);
   }
   // From now on reads fail: the moment can no longer be shown.
   void Fail(const Status& why) noexcept {
     MutexLock lock(mutex_);
-    Note(why);
+    error_.Update(why);
     ranges_.clear();
     bytes_.store(0, std::memory_order_relaxed);
     version_.fetch_add(1, std::memory_order_release);
-  }
-  // Lets readers continue without the records that a writer could not read. Returns false if reads fail for another
-  // reason, or for none.
-  bool SkipDamage() {
-    MutexLock lock(mutex_);
-    if (!absl::IsDataLoss(error_)) return false;
-    error_ = absl::OkStatus();
-    return true;
   }
   // The only reader has passed all keys up to this one, and needs none of them any more.
   void Pass(const KeyView& key) {
@@ -219,11 +211,6 @@ class CapturedRanges {
   using Ranges = absl::btree_map<Place, std::unique_ptr<const Held>, LessPlace>;  // disjoint
   using At = typename Ranges::const_iterator;
 
-  // Whether reads fail for good. After DataLoss a reader may continue, so it still needs what writers change.
-  bool HasEnded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !error_.ok() && !absl::IsDataLoss(error_); }
-  void Note(const Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!error.ok() && !HasEnded()) error_ = error;
-  }
   static Bound BoundOf(const std::optional<Key>& key) { return key ? Bound(*key) : Bound(); }
   static Range RangeAt(At at) { return {at->second->low, at->second->high, at->second->leaf}; }
   // Returns the last range that does not begin above `low`; end() = none.
