@@ -1,4 +1,4 @@
-// What a build with HAKO_FEW_DATABASES has in place of the source files that it leaves out: functions
+// A build with HAKO_FEW_DATABASES compiles this in place of the source files that it leaves out: functions
 // that return Unimplemented, which names the option, and the home of TinyDBM.
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/memory_home.h"

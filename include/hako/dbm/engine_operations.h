@@ -159,8 +159,8 @@ class EngineOperations : public Operations<D>, protected DatabaseRecords {
   // leaves that they change later are kept in memory until they are shown.
   Status ProcessState(StateRef visitor, const OnDamage& on_damage = {});
 
-  // For snapshots (dbm/snapshot.h): between the two, writers pass what they change to `capture`. Calls note() at its
-  // moment, while the writers are stopped.
+  // For snapshots (dbm/snapshot.h): between the two calls, writers pass each leaf or bucket to `capture` before they
+  // change it. BeginCapture calls note() at the moment, while the writers are stopped.
   template <class CaptureT>
   Status BeginCapture(CaptureT* capture, FunctionRef<void()> note) {
     return self().RunExclusiveFlushed([&] {

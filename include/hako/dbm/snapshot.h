@@ -5,8 +5,8 @@
 //   for (auto [key, value] : snapshot->Range("a", "b")) ...
 //
 // Taking it stops writers for a moment, whatever the size of the database. It shows each batch as a whole or not at
-// all. From then on a writer copies the records of a leaf before it changes the leaf for the first time, so what a
-// snapshot takes is memory for the leaves that were changed since (bytes()). If all snapshots of a database together
+// all. From then on a writer copies the records of a leaf before it changes the leaf for the first time, so a
+// snapshot takes memory for the leaves that were changed since (bytes()). If all snapshots of a database together
 // take more than its option snapshot_bytes, the oldest one is cancelled: its reads return ResourceExhausted. Updates
 // never fail or wait for a snapshot. Clear makes the reads of earlier snapshots return Aborted.
 //
@@ -133,7 +133,7 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
   }
 
  private:
-  // What the snapshot and its iterators hold.
+  // Held by the snapshot and its iterators; its end ends the capture.
   struct Moment {
     explicit Moment(D& of) : database(of) {}
     Moment(const Moment&) = delete;

@@ -2,7 +2,8 @@
 // continue.
 //
 // It moves an iterator of the database, and shows the records that it finds there unless their keys lie in a captured
-// range (sync/captured_ranges.h), whose records it shows instead. Not thread-safe. The snapshot must outlive it.
+// range (sync/captured_ranges.h), whose records it shows instead. Not thread-safe. It
+// holds the moment, so the snapshot may end before it; the database must outlive it.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +78,7 @@ class SnapshotCursor {
   }
   // OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
-  // Makes the captured ranges drop what lies below the current record, if no other reader needs it. REQUIRES: Valid()
+  // Makes the captured ranges drop the records below the current one, if no other reader needs it. REQUIRES: Valid()
   void Pass() {
     HAKO_DCHECK(Valid());
     captured_->Pass(KeyHere());
@@ -294,8 +295,8 @@ class SnapshotCursor {
   std::optional<Key> from_;
   bool is_inclusive_ = false, is_upwards_ = true;
   bool is_valid_ = false, has_moved_ = false, is_malformed_ = false;
-  // The captured leaf of the current record, and its place there; nullptr = it is that of the live iterator, and there is
-  // no captured range before limit_ as long as the captures have this version.
+  // The captured leaf of the current record, and its place there; nullptr = the record is that of the live iterator, and
+  // there is no captured range before limit_ as long as the captures have this version.
   std::shared_ptr<const typename Capture::Leaf> leaf_;
   std::shared_ptr<const typename Capture::Leaf> damaged_;  // the last one whose damage was shown
   bool is_at_damaged_ = false;                             // and not yet skipped

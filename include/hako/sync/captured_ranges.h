@@ -276,7 +276,7 @@ class CaptureList {
     bytes_.store(bytes, std::memory_order_relaxed);
   }
   bool empty() const { return captures_.empty(); }
-  std::uint32_t num_begun() const { return num_begun_; }  // captures so far
+  std::uint32_t num_begun() const { return num_begun_; }  // how many captures have ever begun
 
   // Passes a leaf of [low, high) to all. copy() returns its records as Copied.
   template <class Copy>
