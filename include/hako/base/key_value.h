@@ -22,6 +22,7 @@ struct KeyValue {
 struct KeyRange {
   std::string_view from;               // the first key
   std::optional<std::string_view> to;  // the bound above the last key, exclusive
+  bool has_from = true;                // false: the range begins with the least key, whatever `from` is
 };
 
 }  // namespace hako

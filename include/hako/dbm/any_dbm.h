@@ -176,6 +176,9 @@ class AnyDBM : public Operations<AnyDBM> {
   Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown = nullptr) {
     return inside_->ProcessMulti(Batch<Action>{keys, visitor}, expiry_shown);
   }
+  Status ProcessMulti(const Batch<Action>& batch, std::uint64_t* expiry_shown = nullptr) {
+    return inside_->ProcessMulti(batch, expiry_shown);
+  }
   Status Append(StringArg key, StringArg value, StringArg delimiter = {}) { return inside_->Append(key, value, delimiter); }
   // See dbm/engine_operations.h.
   const Expiry* expiry() const { return inside_->expiry(); }
@@ -219,6 +222,8 @@ class AnyDBM : public Operations<AnyDBM> {
   }
   // Whether records are ordered by key, and iterators move both ways.
   bool IsOrdered() const { return inside_->KeyOrder() != nullptr; }
+  // Whether it is a hash table or a tree: see dbm/transaction.h.
+  bool HasTransactions() const { return inside_->HasTransactions(); }
   // See dbm/ordered_operations.h. If the database is not IsOrdered, Range() shows all records. The
   // other functions then return Unimplemented, or an empty range with that status(). So does
   // PrefixRange if the order is not bytewise.
@@ -296,6 +301,8 @@ class AnyDBM : public Operations<AnyDBM> {
 
  private:
   friend class MultiOperations<AnyDBM>;
+  template <class D>
+  friend class Transaction;
   explicit AnyDBM(std::unique_ptr<Database> inside) : inside_(std::move(inside)) {}
   Database::Order KeyOrder() const { return inside_->KeyOrder(); }
   // Makes an AnyDBM of the database that open() returns. After open() nothing can fail.

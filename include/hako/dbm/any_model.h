@@ -9,8 +9,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include "hako/array/record_key.h"
 #include "hako/base/assert.h"
 #include "hako/base/batch.h"
 #include "hako/base/function_ref.h"
@@ -181,6 +183,7 @@ class AnyDatabase {
   virtual Status ProcessState(StateRef visitor, const OnDamage& on_damage) = 0;
   virtual std::unique_ptr<AnyCursor> MakeCursor() = 0;
   virtual Order KeyOrder() const = 0;       // nullptr if it is not ordered
+  virtual bool HasTransactions() const = 0;
   virtual bool HasPrefixRange() const = 0;  // whether the order is bytewise
   virtual StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) = 0;
   virtual StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) = 0;
@@ -249,6 +252,7 @@ class AnyModel : public AnyDatabase {
     if constexpr (requires { &D::CompareKeys; }) return &D::CompareKeys;
     return nullptr;
   }
+  bool HasTransactions() const override { return !std::is_base_of_v<OrderedOperations<D, RecordKeyComparator>, D>; }
   bool HasPrefixRange() const override {
     return requires(D & db) { db.PrefixRange(std::string_view()); };
   }

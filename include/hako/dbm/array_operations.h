@@ -231,6 +231,7 @@ class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space
     return array().template Process<ActionT>(writer, id, visitor);
   }
   Status ProcessMultiIn(WriterState& writer, const Batch<Action>& batch) {
+    HAKO_DCHECK(batch.shown_ranges.empty());
     HAKO_ASSIGN_OR_RETURN(const Ids ids, IdsOf(batch.keys));
     HAKO_ASSIGN_OR_RETURN(const std::vector<array::IdRange> ranges, RangesOf(batch.removed_ranges));
     return array().ProcessMulti(writer, IdBatchOf(batch, ids, ranges));

@@ -98,6 +98,7 @@ Status EngineOperations<D, Space, Engine>::ProcessMulti(const Batch<Action>& bat
   HAKO_RETURN_IF_ERROR(CheckKeys(batch.keys));
   WriterState* writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
+  if (batch.is_read_only) return expiry_ != nullptr ? ProcessMultiLive(*writer, batch, expiry_shown) : self().ProcessMultiIn(*writer, batch);
   if (NeedsChecks()) return ProcessMultiChecked(*writer, batch, expiry_shown);
   bool has_time = false;
   const auto check = [&](std::size_t index, std::optional<std::string_view> value) {
@@ -113,18 +114,15 @@ Status EngineOperations<D, Space, Engine>::ProcessMulti(const Batch<Action>& bat
 HAKO_OR_NO_MEMORY
 
 template <class D, class Space, class Engine>
-Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::string_view> keys, MultiReadRef visitor) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(CheckKeys(keys));
-  WriterState* writer = writers_.Mine();
-  if (writer == nullptr) return writers_.Refusal();
+Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::string_view> keys, MultiReadRef visitor) {
   const auto keep = [visitor](std::size_t index, std::optional<std::string_view> value) {
     visitor(index, value);
     return Action::Keep();
   };
-  const Batch<Action> batch{keys, MultiUpdateRef(keep)};
-  return expiry_ != nullptr ? ProcessMultiLive(*writer, batch, nullptr) : self().ProcessMultiIn(*writer, batch);
+  Batch<Action> batch{keys, MultiUpdateRef(keep)};
+  batch.is_read_only = true;
+  return ProcessMulti(batch);
 }
-HAKO_OR_NO_MEMORY
 
 // While only removals are accepted, a batch may set values if all its records together become no larger.
 template <class D, class Space, class Engine>

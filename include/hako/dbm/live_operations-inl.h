@@ -200,11 +200,11 @@ template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer, const Batch<Action>& batch, std::uint64_t* expiry_shown) {
   internal::LiveCall call(*expiry_);
   StoredValues values;
-  bool is_expired = false;
+  bool is_expired = false, is_malformed = false;
   const auto decide = [&](std::size_t index, std::optional<std::string_view> stored) -> std::optional<Action> {
     const std::optional<std::string_view> shown = call.Show(stored);
     is_expired = stored.has_value() && !shown.has_value();
-    if (!call.ok()) return std::nullopt;
+    if (!call.ok() || is_malformed) return std::nullopt;
     if (expiry_shown != nullptr) *expiry_shown = call.time();
     const std::optional<Action> action = batch.visit(index, shown);
     if (!action || action->kind() != Action::Kind::kSet) return action;
@@ -214,6 +214,13 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer,
     return Action::Set(values.Add(action->value(), *time));
   };
   Batch<Action> stored_batch = batch;
+  const auto show = [&](std::string_view key, std::string_view stored) {
+    const std::optional<Expiry::Record> record = Expiry::Split(stored);
+    is_malformed = is_malformed || !record;
+    if (record && !expiry_->IsPast(record->time)) (*batch.show)(key, record->value);
+  };
+  const EachRef shows(show);
+  stored_batch.show = &shows;
   if constexpr (kHasSpellings) {
     std::vector<std::string_view> twice;
     for (const std::string_view key : batch.keys) twice.insert(twice.end(), 2, key);
@@ -228,10 +235,12 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer,
     stored_batch.keys = twice;
     stored_batch.visit = MultiUpdateRef(decide_twice);
     stored_batch.num_shown = twice.size();
-    return call.Result(self().ProcessMultiIn(writer, stored_batch));
+    Status status = call.Result(self().ProcessMultiIn(writer, stored_batch));
+    return is_malformed ? Expiry::MalformedError() : status;
   }
   stored_batch.visit = MultiUpdateRef(decide);
-  return call.Result(self().ProcessMultiIn(writer, stored_batch));
+  Status status = call.Result(self().ProcessMultiIn(writer, stored_batch));
+  return is_malformed ? Expiry::MalformedError() : status;
 }
 
 template <class D, class Space, class Engine>

@@ -98,7 +98,7 @@ Status BucketIndex<Space>::ProcessMulti(WriterState& writer, const Batch<ActionT
 template <class Space>
 template <class ActionT>
 StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, const Batch<ActionT>& batch, IsBlocked is_blocked) {
-  HAKO_DCHECK(batch.removed_ranges.empty());
+  HAKO_DCHECK(batch.removed_ranges.empty() && batch.shown_ranges.empty());
   if (batch.keys.empty()) {
     HAKO_RETURN_IF_ERROR(StoreAlone(writer, batch.applied_index));
     return true;

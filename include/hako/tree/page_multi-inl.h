@@ -32,8 +32,11 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
 
  public:
   MultiGuard(PageTree& tree, WriterState& writer, const Batch<ActionT>& batch)
-      : Leaves(tree, writer, batch.keys, batch.removed_ranges), batch_(batch), decisions_(batch.keys.size()) {
+      : Leaves(tree, writer, batch.keys, batch.shown_ranges.empty() ? batch.removed_ranges : batch.shown_ranges),
+        batch_(batch),
+        decisions_(batch.keys.size()) {
     HAKO_DCHECK(AreAscending(ranges_));
+    HAKO_DCHECK(batch.shown_ranges.empty() || batch.removed_ranges.empty());
     sparse_.reserve(batch.keys.size());
   }
   ~MultiGuard() {
@@ -60,6 +63,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   // Whether no range is empty and each ends before the next one begins.
   static bool AreAscending(std::span<const Range> ranges) {
     for (std::size_t i = 0; i < ranges.size(); ++i) {
+      if (!ranges[i].has_from && i == 0) continue;
+      if (!ranges[i].has_from) return false;
       if (ranges[i].to && Compare::Compare(ranges[i].from, *ranges[i].to) >= 0) return false;
       if (i != 0 && (!ranges[i - 1].to || Compare::Compare(*ranges[i - 1].to, ranges[i].from) > 0)) return false;
     }
@@ -68,6 +73,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   // Decides on each key, in the order of the caller, then makes the changes.
   Status Run() {
     HAKO_RETURN_IF_ERROR(AcquireWithLongValues());
+    HAKO_RETURN_IF_ERROR(ShowRanges());
     HAKO_RETURN_IF_ERROR(Decide());
     HAKO_RETURN_IF_ERROR(Prepare());
     HAKO_RETURN_IF_ERROR(Log());
@@ -108,6 +114,32 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return keys_[i];
   }
+
+  // May read a long value with the leaf locked, as a capture may (tree/leaf_captures.h).
+  Status ShowRanges() {
+    Status status;
+    KeyBuffer key;
+    if (RemovesRanges()) return status;
+    this->ForEachInRanges([&](Line& leaf, unsigned begin, unsigned end) {
+      const View page(tree_.memory_, leaf);
+      for (unsigned i = begin; i < end && status.ok(); ++i) {
+        Pages::Builder::CopyKeyOf(page, i, &key);
+        const char* const cell = page.cell(i);
+        const format::Cell sizes = View::Decode(cell);
+        const std::string_view content = ContentOf(cell, sizes);
+        if (!sizes.is_long) {
+          (*batch_.show)(key, content);
+          continue;
+        }
+        LongRead read(tree_.space_);
+        while (!read.Has(LongValueIn(content))) read.Read();
+        status = read.status();
+        if (status.ok()) (*batch_.show)(key, read.bytes());
+      }
+    });
+    return status;
+  }
+  bool RemovesRanges() const { return batch_.shown_ranges.empty(); }
 
   Status Decide() {
     update::JoinSorted(
@@ -158,7 +190,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     const bool has_limit = tree_.has_byte_limit_;  // then Reserve makes room
     if (num_sets != 0 && !has_limit && !tree_.space_.HasRoomFor(3 * num_leaves * tree_.page_size_ + bytes)) return NoMemory();
     if (num_growing != 0) ReserveForSplits(num_growing);
-    this->ForEachInRanges([this](Line& leaf, unsigned, unsigned) { is_marked_ = is_marked_ && tree_.TryMarkDirty(leaf); });
+    if (RemovesRanges())
+      this->ForEachInRanges([this](Line& leaf, unsigned, unsigned) { is_marked_ = is_marked_ && tree_.TryMarkDirty(leaf); });
     if (!is_marked_) return NoMemory();
     for (const auto& key : order_) {
       if (decisions_[key.index].Keeps() || leaf_of_[key.index] == last_marked) continue;
@@ -283,8 +316,9 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     return absl::OkStatus();
   }
   Status Append() {
-    return update::LogBatch(tree_.space_, writer_, ranges_.size() + keys_.size(), batch_.applied_index, [this](update::LogRun& run) {
-      for (const Range& range : ranges_) run.RemoveRange(range.from, range.to);
+    const std::size_t count = batch_.removed_ranges.size() + keys_.size();
+    return update::LogBatch(tree_.space_, writer_, count, batch_.applied_index, [this](update::LogRun& run) {
+      for (const Range& range : batch_.removed_ranges) run.RemoveRange(range.from, range.to);
       for (std::size_t i = 0; i < keys_.size(); ++i) {
         const Decision& decision = decisions_[i];
         if (decision.Removes() || decision.spelling.renews) run.Remove(keys_[i]);
@@ -294,6 +328,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   }
 
   void RemoveRanges() {
+    if (!RemovesRanges()) return;
     this->ForEachInRanges([this](Line& leaf, unsigned begin, unsigned end) {
       Change(leaf);
       for (unsigned i = end; i > begin; --i) tree_.RemoveSlot(leaf, i - 1, deferred_);

@@ -59,6 +59,9 @@ class PageTree<Space, Compare>::LockedLeaves {
     held_.reset();
   }
 
+  // Whether the range begins in this leaf or before it. REQUIRES: no leaf was passed over (unchecked: the callers go from
+  // leaf to leaf), so that the first leaf has the begin of a range without has_from
+  bool CoversFrom(Line& leaf, const Range& range) const { return !range.has_from || Covers(leaf, range.from); }
   bool Covers(Line& leaf, std::string_view key) const {
     const View page(tree_.memory_, leaf);
     const format::PageTail tail = page.tail();
@@ -70,12 +73,12 @@ class PageTree<Space, Compare>::LockedLeaves {
   void ForEachInRanges(F&& visit) {
     std::size_t n = 0;
     for (const Range& range : ranges_) {
-      while (!Covers(*leaves_[n], range.from)) ++n;
+      while (!CoversFrom(*leaves_[n], range)) ++n;
       for (std::size_t first = n;; ++n) {
         sync::VersionLock(leaves_[n]->version).AssertLocked();
         const View page(tree_.memory_, *leaves_[n]);
         const bool last = IsLastOf(range, page);
-        const unsigned begin = n == first ? page.FindByCall(range.from).index : 0;
+        const unsigned begin = n == first && range.has_from ? page.FindByCall(range.from).index : 0;
         const unsigned end = last && range.to ? page.FindByCall(*range.to).index : page.count();
         if (end > begin) visit(*leaves_[n], begin, end);
         if (last) break;
@@ -138,11 +141,11 @@ class PageTree<Space, Compare>::LockedLeaves {
     std::optional<std::string_view> high;  // high fence of the last leaf, if a range continues past it
     Group group;
     while (high || k < order_.size() || r < ranges_.size()) {
-      const bool is_key =
-          !high && k < order_.size() && (r == ranges_.size() || Compare::Compare(keys_[order_[k].index], ranges_[r].from) < 0);
+      const bool is_key = !high && k < order_.size() &&
+                          (r == ranges_.size() || (ranges_[r].has_from && Compare::Compare(keys_[order_[k].index], ranges_[r].from) < 0));
       if (leaves_.size() == leaves_.capacity()) leaves_.reserve(2 * leaves_.size());
       Line* leaf = is_key && !leaves_.empty() ? LockAhead(&group, k) : nullptr;  // the first lock passes the gate
-      if (leaf == nullptr) leaf = Lock(high ? *high : is_key ? keys_[order_[k].index] : ranges_[r].from);
+      if (leaf == nullptr) leaf = high || is_key ? Lock(high ? *high : keys_[order_[k].index]) : LockFrom(ranges_[r]);
       if (leaf == nullptr) return UnlockAll(false), false;
       leaves_.push_back(leaf);
       tree_.captures_.CaptureIfAsked(*leaf);
@@ -151,7 +154,7 @@ class PageTree<Space, Compare>::LockedLeaves {
       for (k = EndOf(page, k); auto& key : std::span(order_).subspan(first, k - first)) leaf_of_[key.index] = leaf;
       group.is_worth_it = k - first < kFewKeys;
       high.reset();
-      for (; r < ranges_.size() && Covers(*leaf, ranges_[r].from); ++r) {
+      for (; r < ranges_.size() && CoversFrom(*leaf, ranges_[r]); ++r) {
         if (IsLastOf(ranges_[r], page)) continue;
         high = page.high(page.tail());
         break;
@@ -197,9 +200,19 @@ class PageTree<Space, Compare>::LockedLeaves {
       if (leaf == nullptr) status_ = update::ErrorOf(writer_);
       return leaf;
     }
+    return LockReached([&](Reached* leaf) { return tree_.DescendTo(0, key, leaf); });
+  }
+  // Locks the leaf in which the range begins. See Lock.
+  Line* LockFrom(const Range& range) {
+    if (range.has_from) return Lock(range.from);
+    if (leaves_.empty()) tree_.space_.gate().Pass(writer_);
+    return LockReached([&](Reached* leaf) { return tree_.DescendToFirst(leaf); });
+  }
+  template <class F>
+  Line* LockReached(F&& descend) {
     for (sync::Backoff backoff;; backoff.Pause()) {
       Reached leaf;
-      if (tree_.DescendTo(0, key, &leaf)) {
+      if (descend(&leaf)) {
         if (sync::VersionLock(leaf.line->version).LockIf(leaf.version)) return leaf.line;
       } else if constexpr (!Space::kResident) {
         if (leaf.line != nullptr && tree_.space_.IsEvicted(tree_.IdOf(*leaf.line))) return nullptr;
@@ -228,10 +241,14 @@ class PageTree<Space, Compare>::LockedLeaves {
     return absl::OkStatus();
   }
   Status Load(std::string_view key) {
+    return LoadReached([&](Reached* leaf) { return tree_.DescendTo(0, key, leaf); });
+  }
+  template <class F>
+  Status LoadReached([[maybe_unused]] F&& descend) {
     if constexpr (!Space::kResident) {
       for (sync::Backoff backoff;; backoff.Pause()) {
         Reached leaf;
-        const bool reached = tree_.DescendTo(0, key, &leaf);
+        const bool reached = descend(&leaf);
         if (leaf.line == nullptr || (!reached && leaf.level != 0 && !tree_.space_.IsEvicted(tree_.IdOf(*leaf.line)))) continue;
         if (!tree_.space_.IsEvicted(tree_.IdOf(*leaf.line)) && (!held_ || held_->Add(tree_.IdOf(*leaf.line)))) return absl::OkStatus();
         HAKO_RETURN_IF_ERROR(tree_.LoadIfEvicted(leaf));
@@ -242,10 +259,12 @@ class PageTree<Space, Compare>::LockedLeaves {
   Status LoadRange(const Range& range) {
     if constexpr (!Space::kResident) {
       Copy copy;
-      for (std::string from(range.from);;) {
+      std::string from(range.from);
+      for (bool is_first = true;; is_first = false) {
+        const bool is_from_least = is_first && !range.has_from;
         if (held_) held_->MakeRoomFor(1);
-        HAKO_RETURN_IF_ERROR(tree_.ReadLeaf(Seek::kAt, from, &copy, from != range.from));  // reads ahead
-        HAKO_RETURN_IF_ERROR(Load(from));
+        HAKO_RETURN_IF_ERROR(tree_.ReadLeaf(is_from_least ? Seek::kFirst : Seek::kAt, from, &copy, !is_first));  // reads ahead
+        HAKO_RETURN_IF_ERROR(is_from_least ? LoadReached([&](Reached* leaf) { return tree_.DescendToFirst(leaf); }) : Load(from));
         const View page = copy.view();
         if (IsLastOf(range, page)) break;
         from.assign(page.high(page.tail()));

@@ -105,6 +105,17 @@ class TreePages {
   // Descends to the page of this level. If there is none, returns false and sets the line to
   // nullptr.
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const {
+    return DescendBy(
+        level, [key](const View& page) { return page.ChildFor(key); }, reached);
+  }
+  // Descends to the first leaf.
+  bool DescendToFirst(Reached* reached) const {
+    return DescendBy(
+        0, [](const View&) { return 0u; }, reached);
+  }
+  // Descends to the page of this level by the child that child_of(page) names.
+  template <class ChildOf>
+  HAKO_INLINE bool DescendBy(unsigned level, ChildOf&& child_of, Reached* reached) const {
     Line* line = &root();
     std::uint32_t version = Lock(line->version).ReadVersion();
     *reached = {line, version};
@@ -115,7 +126,7 @@ class TreePages {
         if (page.level() < level) reached->line = nullptr;
         return page.level() == level;
       }
-      Line* const child = &LineOf(page.child(page.ChildFor(key)));
+      Line* const child = &LineOf(page.child(child_of(page)));
       const std::uint32_t child_version = Lock(child->version).ReadVersion();
       if (!Lock(line->version).IsCurrent(version)) {
         reached->line = nullptr;
