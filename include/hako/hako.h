@@ -82,6 +82,7 @@
 #include "hako/dbm/search.h"
 #include "hako/dbm/snapshot.h"
 #include "hako/dbm/tiny_dbm.h"
+#include "hako/dbm/transaction.h"
 #include "hako/dbm/transfer.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/dbm/write_batch.h"

@@ -251,7 +251,7 @@ TYPED_TEST(TransactionHistoryTest, RangesHaveNoPhantoms) {
         std::uint64_t count = 0;
         for (auto [key, value] : this->db_->PrefixRange(group)) {
           std::uint64_t number = 0;
-          ASSERT_TRUE(absl::SimpleAtoi(value, &number));
+          ASSERT_TRUE(absl::SimpleAtoi(std::string(value), &number));
           numbers.insert(number);
           ++count;
         }
