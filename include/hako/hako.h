@@ -68,6 +68,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/expiry.h"
 #include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/key_space.h"
 #include "hako/dbm/log_summary.h"
 #include "hako/dbm/memory_array_dbm.h"
 #include "hako/dbm/operations.h"

@@ -223,6 +223,7 @@ class TransactionRecords::Validation {
     if (run.is_upwards) {
       range.has_from = run.from.has_value();
       range.from = run.from ? *run.from : std::string_view();
+      if (run.bound) range.to = *run.bound;
       if (!run.has_end) {
         range.to = *run.last;
         keys_.push_back(*run.last);
@@ -232,8 +233,8 @@ class TransactionRecords::Validation {
       }
     } else {
       sum.Add(run.at);
-      range.has_from = !run.has_end;
-      range.from = run.has_end ? std::string_view() : std::string_view(*run.last);
+      range.has_from = !run.has_end || run.bound;
+      if (range.has_from) range.from = run.has_end ? *run.bound : *run.last;
       if (run.from) range.to = *run.from;
     }
     if (range.has_from && range.to && of_.Compare(range.from, *range.to) >= 0) return;

@@ -213,7 +213,7 @@ class TransactionTest : public testing::Test {
         ++found;
       return found == count;
     });
-    run.intervals.emplace_back(from, std::nullopt);  // up to the record after the range
+    run.intervals.emplace_back(from, to);
   }
 
   // An update by another user.
@@ -419,6 +419,31 @@ TYPED_TEST(TransactionTest, ARangeConflictsWithWhatItHasPassed) {
           ASSERT_THAT(this->db_->Set(key, "new"), IsOk());
           EXPECT_EQ(transaction.Commit().code(), inside ? StatusCode::kAborted : StatusCode::kOk);
         }
+      }
+    }
+  }
+}
+
+// Neither does it conflict with a change of the record next to it.
+TYPED_TEST(TransactionTest, ARangeEndsAtItsBounds) {
+  if constexpr (TestFixture::kIsOrdered) {
+    for (const char* const key : {"10", "19", "20", "25", "29", "30", "40"}) {
+      for (const bool upwards : {true, false}) {
+        SCOPED_TRACE(key);
+        ASSERT_THAT(this->db_->Clear(), IsOk());
+        for (const char* const present : {"10", "20", "30", "40"}) ASSERT_THAT(this->db_->Set(present, "old"), IsOk());
+        Transaction transaction(*this->db_);
+        ASSERT_THAT(transaction.Set("35", "own"), IsOk());
+        const auto list = [&](auto range) {
+          std::string keys;
+          for (auto [found, value] : range) keys += found;
+          EXPECT_THAT(range.status(), IsOk());
+          return keys;
+        };
+        EXPECT_EQ(upwards ? list(transaction.Range("20", "30")) : list(transaction.ReverseRange("20", "30")), "20");
+        ASSERT_THAT(this->db_->Set(key, "new"), IsOk());
+        const bool is_inside = std::string_view(key) >= "20" && std::string_view(key) < "30";
+        EXPECT_EQ(transaction.Commit().code(), is_inside ? StatusCode::kAborted : StatusCode::kOk);
       }
     }
   }

@@ -222,6 +222,8 @@ class AnyDBM : public Operations<AnyDBM> {
   }
   // Whether records are ordered by key, and iterators move both ways.
   bool IsOrdered() const { return inside_->KeyOrder() != nullptr; }
+  // Whether they are, by the bytes of their keys.
+  bool IsBytewise() const { return IsOrdered() && inside_->HasPrefixRange(); }
   // Whether it is a hash table or a tree: see dbm/transaction.h.
   bool HasTransactions() const { return inside_->HasTransactions(); }
   // See dbm/ordered_operations.h. If the database is not IsOrdered, Range() shows all records. The

@@ -182,7 +182,7 @@ class AnyDatabase {
   virtual Status ProcessEachParallel(unsigned num_threads, EachRef visitor) = 0;
   virtual Status ProcessState(StateRef visitor, const OnDamage& on_damage) = 0;
   virtual std::unique_ptr<AnyCursor> MakeCursor() = 0;
-  virtual Order KeyOrder() const = 0;       // nullptr if it is not ordered
+  virtual Order KeyOrder() const = 0;  // nullptr if it is not ordered
   virtual bool HasTransactions() const = 0;
   virtual bool HasPrefixRange() const = 0;  // whether the order is bytewise
   virtual StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) = 0;

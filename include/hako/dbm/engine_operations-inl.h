@@ -98,7 +98,8 @@ Status EngineOperations<D, Space, Engine>::ProcessMulti(const Batch<Action>& bat
   HAKO_RETURN_IF_ERROR(CheckKeys(batch.keys));
   WriterState* writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
-  if (batch.is_read_only) return expiry_ != nullptr ? ProcessMultiLive(*writer, batch, expiry_shown) : self().ProcessMultiIn(*writer, batch);
+  if (batch.is_read_only)
+    return expiry_ != nullptr ? ProcessMultiLive(*writer, batch, expiry_shown) : self().ProcessMultiIn(*writer, batch);
   if (NeedsChecks()) return ProcessMultiChecked(*writer, batch, expiry_shown);
   bool has_time = false;
   const auto check = [&](std::size_t index, std::optional<std::string_view> value) {

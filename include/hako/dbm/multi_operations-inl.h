@@ -51,6 +51,8 @@ Status MultiOperations<D>::Write(const WriteBatch& batch, const WriteOptions& op
   if (call.HasTimes() && self().expiry() == nullptr) return Expiry::NoTimesError();
   if constexpr (requires { &D::CompareKeys; })
     HAKO_RETURN_IF_ERROR(call.Prepare(&D::CompareKeys));
+  else if constexpr (requires { self().KeyOrder(); })
+    HAKO_RETURN_IF_ERROR(call.Prepare(self().KeyOrder()));
   else
     HAKO_RETURN_IF_ERROR(call.Prepare(nullptr));
   if (call.IsSingle()) {  // atomic by itself, and faster

@@ -40,6 +40,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "hako/array/record_key.h"
@@ -148,8 +149,9 @@ class Transaction : public Operations<Transaction<D>> {
   // See dbm/ordered_operations.h.
   auto Range(StringArg from, std::optional<StringArg> to = std::nullopt) {
     return View<true>([from, to](Iterator& it) {
+      it.SetBounds(std::nullopt, to);
       it.Jump(from);
-      return std::optional<std::string>(to);
+      return std::nullopt;
     });
   }
   auto Range() {
@@ -160,8 +162,9 @@ class Transaction : public Operations<Transaction<D>> {
   }
   auto ReverseRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
     return View<false>([from, to](Iterator& it) {
-      to ? it.JumpLower(*to) : it.Last();
-      return std::string(from);
+      it.SetBounds(from, to);
+      it.Last();
+      return std::nullopt;
     });
   }
   auto ReverseRange() {
@@ -173,8 +176,10 @@ class Transaction : public Operations<Transaction<D>> {
   auto PrefixRange(StringArg prefix) requires requires(D& d) { d.PrefixRange(std::string_view()); }
   {
     return View<true>([prefix](Iterator& it) {
+      const std::optional<std::string> end = EndOfPrefix(prefix);
+      it.SetBounds(std::nullopt, end ? std::optional<StringArg>(*end) : std::nullopt);
       it.Jump(prefix);
-      return EndOfPrefix(prefix);
+      return std::nullopt;
     });
   }
   StatusOr<std::uint64_t> CountRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
@@ -251,6 +256,30 @@ class Transaction : public Operations<Transaction<D>> {
     return status;
   }
 
+  // For Write. Unimplemented if the batch has an applied index.
+  Status ProcessMulti(const Batch<Action>& batch) {
+    const std::uint64_t begin = records_.moment();
+    Status status = CatchNoMemory([&] { return ProcessBatch(batch); });
+    if (!status.ok()) records_.UndoTo(begin);
+    return status;
+  }
+  // Removes the records of [from, to) and returns their number. Unlike that of a database it is atomic, and reads them all.
+  StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) HAKO_TRY {
+    const std::uint64_t begin = records_.moment();
+    std::uint64_t count = 0;
+    Status status;
+    auto range = Range(from, to);
+    for (auto it = range.begin(); status.ok() && it != range.end(); ++it, ++count) {
+      StatusOr<std::uint32_t> record = records_.FindOrAdd((*it).first);
+      status = record.ok() ? records_.Put(*record, Action::Remove()) : record.status();
+    }
+    if (status.ok()) status = range.status();
+    if (status.ok()) return count;
+    records_.UndoTo(begin);
+    return status;
+  }
+  HAKO_OR_NO_MEMORY
+
   // See dbm/engine_operations.h.
   const Expiry* expiry() const { return database_.expiry(); }
   Status SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at) {
@@ -269,6 +298,15 @@ class Transaction : public Operations<Transaction<D>> {
     return TimeOf(record);
   }
   HAKO_OR_NO_MEMORY
+
+  // For Write.
+  Status CheckOpen() const { return absl::OkStatus(); }
+  static int CompareKeys(std::string_view a, std::string_view b) requires requires { &D::CompareKeys; }
+  { return D::CompareKeys(a, b); }
+
+  // For KeySpace.
+  bool IsBytewise() const requires requires(const D& d) { d.IsBytewise(); }
+  { return database_.IsBytewise(); }
 
   // For SetOptions::durability.
   std::uint64_t LastLsn() const { return 0; }
@@ -381,6 +419,7 @@ class Transaction : public Operations<Transaction<D>> {
   }
   // When the record expires. REQUIRES: Exists(index)
   StatusOr<std::uint64_t> TimeOf(std::uint32_t index) {
+    HAKO_DCHECK(Exists(index));
     if (expiry() == nullptr) return Expiry::kNever;
     Records::Record& record = records_.at(index);
     if (record.write.kind == Action::Kind::kSet && record.write.expire_at != Expiry::kKeep) return record.write.expire_at;
@@ -412,6 +451,33 @@ class Transaction : public Operations<Transaction<D>> {
     return absl::OkStatus();
   }
 
+  // The visitor is shown the records as they are before the ranges are removed.
+  Status ProcessBatch(const Batch<Action>& batch) {
+    if (batch.applied_index) return absl::UnimplementedError("a transaction stores no applied index");
+    if (batch.removed_ranges.empty()) return ProcessEachOf(batch.keys, batch.visit, nullptr);
+    std::vector<Action> actions;
+    for (std::size_t i = 0; i < batch.keys.size(); ++i) {
+      std::optional<std::string_view> value;
+      if (i < batch.num_shown) {
+        HAKO_ASSIGN_OR_RETURN(const std::uint32_t record, Read(batch.keys[i], true));
+        value = ValueOf(record);
+      }
+      const std::optional<Action> action = batch.visit(i, value);
+      if (!action) return MismatchError();
+      actions.push_back(*action);
+    }
+    if constexpr (requires(D & d) { d.MakeIterator().Last(); }) {
+      for (const KeyRange& range : batch.removed_ranges) {
+        const std::optional<StringArg> to = range.to ? std::optional<StringArg>(*range.to) : std::nullopt;
+        HAKO_RETURN_IF_ERROR(RemoveRange(range.from, to).status());
+      }
+    }
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      if (actions[i].kind() != Action::Kind::kKeep) HAKO_RETURN_IF_ERROR(Process(batch.keys[i], actions[i]));
+    }
+    return absl::OkStatus();
+  }
+
   D& database_;
   Records records_;
   bool is_durable_ = false;
@@ -431,6 +497,11 @@ class TransactionCursor {
   // Call MakeIterator of the transaction instead.
   explicit TransactionCursor(Transaction<D>& transaction) : transaction_(&transaction), live_(transaction.database_.MakeIterator()) {}
 
+  // From the next jump on, the cursor is at its end beyond the keys of [from, to), and reads nothing there.
+  void SetBounds(std::optional<StringArg> from, std::optional<StringArg> to) {
+    lower_ = from;
+    upper_ = to;
+  }
   // Moves to the first or the last record.
   void First() { Seek(std::nullopt, true, true); }
   void Last() { Seek(std::nullopt, true, false); }
@@ -467,6 +538,13 @@ class TransactionCursor {
     status_ = transaction_->CheckDatabase();
     if (status_.ok() && records().order() == nullptr) status_ = absl::UnimplementedError("this kind of database is not ordered");
     if (!status_.ok()) return;
+    if (upwards && lower_ && (!from || records().Compare(*from, *lower_) < 0)) {
+      from = *lower_;
+      inclusive = true;
+    } else if (!upwards && upper_ && (!from || records().Compare(*from, *upper_) >= 0)) {
+      from = *upper_;
+      inclusive = false;
+    }
     std::string own;
     if (from) own.assign(*from);  // the key may be a view of the current record
     if (from && inclusive && !upwards) {
@@ -516,15 +594,14 @@ class TransactionCursor {
       if (!live_.Valid() && !live_.status().ok()) return End(live_.status());
       const Records::Record* const own = records().NextWritten(from, inclusive, upwards);
       Records::Run& run = records().run(run_);
-      if (!live_.Valid() && own == nullptr) {
-        run.has_end = true;
-        return End(absl::OkStatus());
-      }
+      if (!live_.Valid() && own == nullptr) return Finish(&run);
       int order = own == nullptr ? -1 : !live_.Valid() ? 1 : records().Compare(live_.key(), own->key);
       if (!upwards && own != nullptr && live_.Valid()) order = -order;
       const bool is_live = order <= 0, is_own = order >= 0;
+      const std::string_view key = is_live ? live_.key() : own->key;
+      if (IsBeyondEnd(key, upwards)) return Finish(&run);
       const Sum sum = is_live ? Sum::Of(live_.key(), live_.value()) : Sum();
-      std::string last(is_live ? live_.key() : own->key);  // before any change, because it may fail
+      std::string last(key);  // before any change, because it may fail
       run.before.Add(run.at);
       run.at = sum;
       run.last = std::move(last);
@@ -532,6 +609,15 @@ class TransactionCursor {
       if (!is_own) return Show(live_.key(), live_.value());
       if (own->write.kind == Action::Kind::kSet && !transaction_->IsPast(own->write)) return Show(own->key, own->write.value);
     }
+  }
+  bool IsBeyondEnd(std::string_view key, bool upwards) {
+    if (upwards) return upper_ && records().Compare(key, *upper_) >= 0;
+    return lower_ && records().Compare(key, *lower_) < 0;
+  }
+  void Finish(Records::Run* run) {
+    run->bound = run->is_upwards ? upper_ : lower_;
+    run->has_end = true;
+    End(absl::OkStatus());
   }
   // Moves the database's iterator to its next record from `from` on.
   void MoveLive(std::optional<std::string_view> from, bool inclusive, bool upwards) {
@@ -562,7 +648,8 @@ class TransactionCursor {
   Transaction<D>* transaction_;
   Live live_;
   LivePlace live_place_ = LivePlace::kUnknown;
-  std::uint64_t number_ = 0;  // of the transaction
+  std::optional<std::string> lower_, upper_;  // the bounds
+  std::uint64_t number_ = 0;                  // of the transaction
   std::size_t run_ = 0;
   bool is_valid_ = false, has_moved_ = false;
   std::string_view key_, value_;

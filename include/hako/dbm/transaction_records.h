@@ -83,17 +83,18 @@ class TransactionRecords {
     Write write;
   };
   // The records that a cursor has passed in one direction: from where it began to the last one that it has shown, or to
-  // the end of the keys.
+  // its end.
   struct Run {
     bool is_upwards = true;
-    bool has_end = false;             // whether the end was reached
-    bool is_inclusive = true;         // whether a record at `from` is passed, too
-    std::optional<std::string> from;  // nullopt: from the end of the keys
-    std::optional<std::string> last;  // the last key that was shown; nullopt: none
-    RecordSum before, at;             // of the database's records before `last`, and of the one there, if it has one
+    bool has_end = false;              // whether the end was reached
+    bool is_inclusive = true;          // whether a record at `from` is passed, too
+    std::optional<std::string> from;   // nullopt: from the end of the keys
+    std::optional<std::string> bound;  // the end that was reached; nullopt: that of all keys
+    std::optional<std::string> last;   // the last key that was shown; nullopt: none
+    RecordSum before, at;              // of the database's records before `last`, and of the one there, if it has one
   };
 
-  explicit TransactionRecords(Order order) : order_(order), index_(Less{this}), written_(Less{this}) {}
+  explicit TransactionRecords(Order key_order) : order_(key_order), index_(Less{this}), written_(Less{this}) {}
   TransactionRecords(const TransactionRecords&) = delete;
 
   // Ends the transaction: forgets everything, and keeps memory for the next one.
