@@ -22,9 +22,9 @@ COMMANDS = ["commit 1 1", "commit 4 1", "commit 16 1", "commit 1 10", "commit 1 
 
 
 class Program:
-    def __init__(self, name, args):
+    def __init__(self, name, args, prefix="durable_", more=()):
         self.name = name
-        command = [os.path.join(args.bin, "durable_" + name), f"--dir={args.dir}", f"--seconds={args.seconds}", f"--n={args.n}"]
+        command = [os.path.join(args.bin, prefix + name), f"--dir={args.dir}", f"--seconds={args.seconds}", f"--n={args.n}", *more]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def obey(self, command):
