@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -353,22 +354,35 @@ TYPED_TEST(SnapshotTest, ConcurrentBatchesAreShownAsAWhole) {
 
 // ---- damage ----
 
+class SnapshotDamageTest : public testing::Test {
+ protected:
+  // Makes a tree of 500 records "before"; the values of some are long and damaged.
+  void Make(const std::function<bool(std::uint64_t)>& is_damaged) {
+    const auto damaged = [](std::uint64_t i) { return NumberedKey(i) + " is long" + std::string(5'000, 'l'); };
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path_, {.page_size = 512}));
+      for (std::uint64_t i = 0; i < 500; ++i) ASSERT_THAT(db->Set(NumberedKey(i), is_damaged(i) ? damaged(i) : "before"), IsOk());
+      ASSERT_THAT(db->Close(), IsOk());
+    }
+    std::string bytes = ReadWhole(path_);
+    for (std::uint64_t i = 0; i < 500; ++i) {
+      if (!is_damaged(i)) continue;
+      const std::size_t at = bytes.find(damaged(i).substr(0, 200));
+      ASSERT_NE(at, bytes.npos);
+      bytes[at + 100] = 'x';
+    }
+    WriteWhole(path_, bytes);
+  }
+
+  const TempDir dir_{TempDir::MemoryParent()};
+  const std::string path_ = dir_.File("db");
+};
+
 // A writer cannot read a value that it must capture. Each reader is told of it, and what it reads after it has skipped the
 // damage is that of the moment.
-TEST(SnapshotDamageTest, KeepsItsMomentWhileWritersContinueBesideDamage) {
-  const TempDir dir(TempDir::MemoryParent());
-  const std::string path = dir.File("db"), damaged(5'000, 'l');
-  {
-    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path, {.page_size = 512}));
-    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_THAT(db->Set(NumberedKey(i), i == 5 ? damaged : "before"), IsOk());
-    ASSERT_THAT(db->Close(), IsOk());
-  }
-  std::string bytes = ReadWhole(path);
-  const std::size_t at = bytes.find(damaged);
-  ASSERT_NE(at, bytes.npos);
-  bytes[at + 100] = 'x';
-  WriteWhole(path, bytes);
-  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path));
+TEST_F(SnapshotDamageTest, KeepsItsMomentWhileWritersContinueBesideDamage) {
+  ASSERT_NO_FATAL_FAILURE(Make([](std::uint64_t i) { return i == 5; }));
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path_));
   ASSERT_OK_AND_ASSIGN(auto snapshot, db->Snapshot());
   ASSERT_THAT(db->Set(NumberedKey(4), "after"), IsOk());    // in the leaf of the damaged value
   ASSERT_THAT(db->Set(NumberedKey(400), "after"), IsOk());  // in another
@@ -394,6 +408,39 @@ TEST(SnapshotDamageTest, KeepsItsMomentWhileWritersContinueBesideDamage) {
   EXPECT_TRUE(it.SkipDamage());
   EXPECT_FALSE(it.Valid());
   EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kAborted)) << "what ends the reads for good is not skipped";
+}
+
+// The leaves side by side are damaged. A cursor that turns among them is told of each once.
+TEST_F(SnapshotDamageTest, IsShownOnceToACursorThatTurns) {
+  static constexpr std::uint64_t kDamaged = 10;
+  ASSERT_NO_FATAL_FAILURE(Make([](std::uint64_t i) { return i < 10 * kDamaged && i % 10 == 5; }));
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path_));
+  ASSERT_OK_AND_ASSIGN(auto snapshot, db->Snapshot());
+  for (std::uint64_t i = 0; i < 10 * kDamaged; ++i) {
+    if (i % 10 != 5) ASSERT_THAT(db->Set(NumberedKey(i), "after"), IsOk());
+  }
+  auto it = snapshot->MakeIterator();
+  std::uint64_t damages = 0;
+  const auto pass_damage = [&] {
+    while (!it.Valid() && absl::IsDataLoss(it.status()) && it.SkipDamage()) ++damages;
+    return it.Valid();
+  };
+  it.Jump(NumberedKey(50));
+  ASSERT_TRUE(pass_damage());
+  for (int turn = 0; turn < 20; ++turn) {
+    for (int i = 0; i < 40; ++i) {
+      turn % 2 == 0 ? it.Next() : it.Previous();
+      ASSERT_TRUE(pass_damage());
+      ASSERT_EQ(it.value(), "before");
+    }
+    ASSERT_EQ(it.key(), NumberedKey(turn % 2 == 0 ? 94 : 50)) << "all but the damaged records are shown";
+  }
+  EXPECT_GT(damages, 1u);
+  EXPECT_LE(damages, kDamaged);
+  damages = 0;
+  it.Jump(NumberedKey(50));
+  EXPECT_TRUE(pass_damage());
+  EXPECT_EQ(damages, 1u) << "a jump begins anew";
 }
 
 // ---- records that expire ----

@@ -124,13 +124,7 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
     return captured_.error();
   }
   // For CountRange.
-  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) {
-    Iterator it = MakeIterator();
-    std::uint64_t count = 0;
-    for (it.Jump(from); it.Valid() && !(to && Compare::Compare(it.key(), *to) >= 0); it.Next()) ++count;
-    HAKO_RETURN_IF_ERROR(it.status());
-    return count;
-  }
+  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) { return this->CountShown(from, to); }
 
  private:
   // Held by the snapshot and its iterators; its end ends the capture.
@@ -193,8 +187,7 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
     HAKO_RETURN_IF_ERROR(FetchStored(key, into, [&] { return database_.GetStored(key, &stored); }));
     const std::optional<Expiry::Record> record = Expiry::Split(stored);
     if (!record) return Expiry::MalformedError();
-    const bool is_past = record->time != Expiry::kNever && record->time <= now_ && database_.expiry()->IsPast(record->time);
-    if (is_past) return AbsentError();
+    if (database_.expiry()->WasPast(record->time, now_)) return AbsentError();
     if (char* const out = sink(record->value.size()); out != nullptr) std::memcpy(out, record->value.data(), record->value.size());
     return absl::OkStatus();
   }

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "hako/array/record_key.h"
 #include "hako/base/assert.h"
@@ -83,9 +84,9 @@ class SnapshotCursor {
     HAKO_DCHECK(Valid());
     captured_->Pass(KeyHere());
   }
-  // After DataLoss: continues after the damage, in the direction of the last move. More damage may follow. Returns false
-  // if there is nothing to skip.
-  bool SkipDamage() {
+  // After DataLoss: continues after the damage, in the direction of the last move. More damage may follow. The damage of a
+  // captured leaf is shown once after each jump, also if the cursor turns. Returns false if there is nothing to skip.
+  bool SkipDamage() HAKO_TRY {
     if (!absl::IsDataLoss(status_)) return false;
     const bool was_captured = std::exchange(is_at_damaged_, false);
     const bool is_of_live = !was_captured && absl::IsDataLoss(live_.status()) && live_.SkipDamage();
@@ -98,6 +99,7 @@ class SnapshotCursor {
     Show([&] { Find(is_of_live); });
     return true;
   }
+  HAKO_CATCH_NO_MEMORY(End(NoMemoryError()); return true;)
 
  private:
   typename Capture::KeyView KeyHere() const {
@@ -127,7 +129,8 @@ class SnapshotCursor {
     from ? SetFrom(*from) : from_.reset();
     is_inclusive_ = inclusive;
     is_upwards_ = upwards;
-    damaged_ = nullptr;
+    damaged_.clear();
+    is_malformed_ = false;
     Show([&] { Find(false); });
   }
   HAKO_CATCH_NO_MEMORY(End(NoMemoryError());)
@@ -156,7 +159,7 @@ class SnapshotCursor {
     }
     value_ = record->value;
     time_ = record->time;
-    return time_ == Expiry::kNever || time_ > now_ || !expiry_->IsPast(time_);
+    return !expiry_->WasPast(time_, now_);
   }
   void StepOnce(bool upwards) {
     if (upwards != is_upwards_) {
@@ -235,9 +238,9 @@ class SnapshotCursor {
   // to the end of the range; to nothing, if there are no keys beyond.
   bool Take(Range range) {
     const typename Capture::Leaf& leaf = *range.leaf;
-    if (!leaf.unread().ok() && damaged_ != range.leaf) {
+    if (!leaf.unread().ok() && std::find(damaged_.begin(), damaged_.end(), range.leaf) == damaged_.end()) {
+      damaged_.push_back(range.leaf);
       status_ = leaf.unread();
-      damaged_ = std::move(range.leaf);
       is_at_damaged_ = true;
       return true;
     }
@@ -298,9 +301,9 @@ class SnapshotCursor {
   // The captured leaf of the current record, and its place there; nullptr = the record is that of the live iterator, and
   // there is no captured range before limit_ as long as the captures have this version.
   std::shared_ptr<const typename Capture::Leaf> leaf_;
-  std::shared_ptr<const typename Capture::Leaf> damaged_;  // the last one whose damage was shown
-  bool is_at_damaged_ = false;                             // and not yet skipped
-  std::size_t at_ = 0, begin_ = 0, end_ = 0;               // the range has the records [begin_, end_)
+  std::vector<std::shared_ptr<const typename Capture::Leaf>> damaged_;  // whose damage was shown since the last jump
+  bool is_at_damaged_ = false;                                          // that of the last one was not yet skipped
+  std::size_t at_ = 0, begin_ = 0, end_ = 0;                            // the range has the records [begin_, end_)
   std::optional<Key> limit_;
   std::uint64_t version_ = kNoVersion;
   std::string_view value_;
