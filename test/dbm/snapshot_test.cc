@@ -16,11 +16,15 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/array/record_key.h"
+#include "hako/dbm/any_dbm.h"
 #include "hako/dbm/array_dbm.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/memory_array_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/dbm/write_batch.h"
 #include "support/file_system.h"
@@ -56,15 +60,29 @@ struct Array {
   }
 };
 
+template <const char* kOptions>
+struct Any {
+  static auto Open(const std::string& path, std::uint64_t bytes) {
+    return AnyDBM::Open(path + kOptions + ",snapshot_bytes=" + std::to_string(bytes));
+  }
+};
+constexpr char kAnyBaby[] = "?dbm=baby,page_size=512", kAnyTree[] = ".hkt?page_size=512,cache_bytes=1Mi", kAnyArray[] = ".hka?width=24";
+
+// The memory that a snapshot takes, and why its reads fail.
+std::uint64_t BytesOf(AnyDBM& snapshot) { return snapshot.GetStats().snapshot_bytes; }
+std::uint64_t BytesOf(auto& snapshot) { return snapshot.bytes(); }
+Status ErrorOf(AnyDBM& snapshot) { return snapshot.GetHealth(); }
+Status ErrorOf(auto& snapshot) { return snapshot.CheckReads(); }
+
 template <class Kind>
 class SnapshotTest : public testing::Test {
  protected:
   using Database = std::remove_reference_t<decltype(**Kind::Open("", 0))>;
   using Snapshot = std::remove_reference_t<decltype(**std::declval<Database&>().Snapshot())>;
-  static constexpr bool kIsArray = std::is_same_v<Kind, MemoryArray> || std::is_same_v<Kind, Array>;
+  static constexpr bool kIsArray = std::is_same_v<Kind, MemoryArray> || std::is_same_v<Kind, Array> || std::is_same_v<Kind, Any<kAnyArray>>;
   struct Less {
     using is_transparent = void;
-    bool operator()(std::string_view a, std::string_view b) const { return Database::CompareKeys(a, b) < 0; }
+    bool operator()(std::string_view a, std::string_view b) const { return kIsArray ? RecordKeyComparator::Compare(a, b) < 0 : a < b; }
   };
   using Model = std::map<std::string, std::string, Less>;
 
@@ -198,7 +216,8 @@ class SnapshotTest : public testing::Test {
   std::unique_ptr<Database> db_;
 };
 
-using Kinds = testing::Types<Baby, BabyWithLimit, Tree<MemoryMapParallelFile>, Tree<PositionalParallelFile>, MemoryArray, Array>;
+using Kinds = testing::Types<Baby, BabyWithLimit, Tree<MemoryMapParallelFile>, Tree<PositionalParallelFile>, MemoryArray, Array,
+                             Any<kAnyBaby>, Any<kAnyTree>, Any<kAnyArray>>;
 TYPED_TEST_SUITE(SnapshotTest, Kinds);
 
 TYPED_TEST(SnapshotTest, ShowsTheRecordsOfItsMoment) {
@@ -234,9 +253,9 @@ TYPED_TEST(SnapshotTest, TakesMemoryOnlyForWhatChanges) {
   ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
   for (int i = 0; i < 1'000; ++i) this->Set(std::to_string(i), this->RandomValue());
   ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
-  EXPECT_EQ(snapshot->bytes(), 0u);
+  EXPECT_EQ(BytesOf(*snapshot), 0u);
   for (int i = 0; i < 100; ++i) this->Set("500", this->RandomValue());
-  const std::uint64_t bytes = snapshot->bytes();
+  const std::uint64_t bytes = BytesOf(*snapshot);
   EXPECT_GT(bytes, 0u);
   EXPECT_LT(bytes, 64'000u);
   EXPECT_EQ(this->db_->GetStats().num_snapshots, 1u);
@@ -245,7 +264,7 @@ TYPED_TEST(SnapshotTest, TakesMemoryOnlyForWhatChanges) {
   EXPECT_EQ(this->db_->GetStats().num_snapshots, 0u);
   EXPECT_EQ(this->db_->GetStats().snapshot_bytes, 0u);
   ASSERT_OK_AND_ASSIGN(snapshot, this->db_->Snapshot());
-  EXPECT_EQ(snapshot->bytes(), 0u);
+  EXPECT_EQ(BytesOf(*snapshot), 0u);
 }
 
 TYPED_TEST(SnapshotTest, TheOldestIsCancelledBeyondTheLimit) {
@@ -256,15 +275,15 @@ TYPED_TEST(SnapshotTest, TheOldestIsCancelledBeyondTheLimit) {
   ASSERT_OK_AND_ASSIGN(auto newer, this->db_->Snapshot());
   const auto model = this->Listed();
   int changed = 0;
-  for (; newer->bytes() < (24 << 10) && changed < 3'000; ++changed) this->Set(std::to_string(changed), this->RandomValue());
+  for (; BytesOf(*newer) < (24 << 10) && changed < 3'000; ++changed) this->Set(std::to_string(changed), this->RandomValue());
   ASSERT_NO_FATAL_FAILURE(this->Compare(*newer, model));
-  while (older->CheckReads().ok() && changed < 3'000) this->Set(std::to_string(changed++), this->RandomValue());
+  while (ErrorOf(*older).ok() && changed < 3'000) this->Set(std::to_string(changed++), this->RandomValue());
   EXPECT_THAT(older->Get("1").status(), StatusIs(absl::StatusCode::kResourceExhausted));
   auto it = older->MakeIterator();
   it.First();
   EXPECT_FALSE(it.Valid());
   EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kResourceExhausted));
-  EXPECT_EQ(older->bytes(), 0u);
+  EXPECT_EQ(BytesOf(*older), 0u);
   ASSERT_NO_FATAL_FAILURE(this->Compare(*newer, model));
   EXPECT_THAT(this->db_->Verify(), IsOk());
 }
@@ -295,6 +314,38 @@ TYPED_TEST(SnapshotTest, IsRefusedInAVisitor) {
   Status refused;
   ASSERT_THAT(this->db_->Process("1", [&](std::optional<std::string_view>) -> void { refused = this->db_->Snapshot().status(); }), IsOk());
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TYPED_TEST(SnapshotTest, ExportsTheRecordsOfItsMoment) {
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
+  for (int i = 0; i < 500; ++i) ASSERT_NO_FATAL_FAILURE(this->Update());
+  const auto model = this->Listed();
+  ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
+  for (int i = 0; i < 500; ++i) ASSERT_NO_FATAL_FAILURE(this->Update());
+  ASSERT_OK_AND_ASSIGN(auto target, TinyDBM<>::Open());
+  ASSERT_THAT(snapshot->Export(*target), IsOk());
+  EXPECT_EQ(target->Count(), model.size());
+  for (const auto& [key, value] : model) EXPECT_THAT(target->Get(key), IsOkAndHolds(value));
+  std::map<std::string, std::string> shown;
+  ASSERT_THAT(snapshot->ProcessEach([&](std::string_view key, std::string_view value) { shown.emplace(key, value); }), IsOk());
+  EXPECT_EQ(shown.size(), model.size());
+}
+
+TYPED_TEST(SnapshotTest, ClosingItEndsItsReads) {
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
+  for (int i = 0; i < 500; ++i) this->Set(std::to_string(i), this->RandomValue());
+  ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
+  auto it = snapshot->MakeIterator();
+  it.First();
+  ASSERT_TRUE(it.Valid());
+  ASSERT_THAT(snapshot->Close(), IsOk());
+  EXPECT_EQ(this->db_->GetStats().num_snapshots, 0u);
+  this->Set("0", this->RandomValue());
+  for (int i = 0; i < 500 && it.Valid(); ++i) it.Next();
+  EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(snapshot->Get("1").status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(snapshot->Close(), IsOk());
+  EXPECT_THAT(this->db_->Verify(), IsOk());
 }
 
 // Threads move amounts between records by batches. Each snapshot has the same sum, read by key and by ranges both ways.
@@ -469,6 +520,55 @@ TEST(SnapshotExpiryTest, DecidesForItsMomentWhichRecordsHaveExpired) {
   check();
   ASSERT_THAT(db->RemoveExpired(), IsOkAndHolds(200u));
   check();
+  EXPECT_THAT(snapshot->GetExpiry(NumberedKey(10)), IsOkAndHolds(2'000'000u));
+  EXPECT_THAT(snapshot->GetExpiry(NumberedKey(11)).status(), StatusIs(absl::StatusCode::kNotFound));
+  fake_time = 1'500'000;
+  ASSERT_OK_AND_ASSIGN(auto copy, TinyDBM<>::Open({.expiry = true, .clock = &FakeClock}));
+  ASSERT_THAT(snapshot->Export(*copy), IsOk());
+  EXPECT_EQ(copy->Count(), 100u);
+  EXPECT_THAT(copy->GetExpiry(NumberedKey(10)), IsOkAndHolds(2'000'000u));
+}
+
+// ---- of a database of any kind ----
+
+TEST(AnySnapshotTest, TakesNoUpdates) {
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open("?dbm=baby"));
+  ASSERT_THAT(db->Set("a", "1"), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto snapshot, db->Snapshot());
+  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(snapshot->IsWritable());
+  EXPECT_THAT(snapshot->Set("a", "2"), refused);
+  EXPECT_THAT(snapshot->Remove("a"), refused);
+  EXPECT_THAT(snapshot->Append("a", "2"), refused);
+  EXPECT_THAT(snapshot->RemoveRange("a"), refused);
+  EXPECT_THAT(snapshot->Clear(), refused);
+  EXPECT_THAT(snapshot->Rekey("a", "b"), refused);
+  EXPECT_THAT(snapshot->SetExpiry("a", 1), refused);
+  WriteBatch batch;
+  batch.Set("a", "2");
+  EXPECT_THAT(snapshot->Write(batch), refused);
+  auto it = snapshot->MakeIterator();
+  it.First();
+  EXPECT_THAT(it.Remove(), refused);
+  EXPECT_THAT(snapshot->Snapshot().status(), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_THAT(snapshot->CopyTo("/tmp/never"), StatusIs(absl::StatusCode::kUnimplemented));
+  ASSERT_THAT(db->Set("a", "3"), IsOk());
+  EXPECT_THAT(snapshot->Get("a"), IsOkAndHolds("1"));
+  EXPECT_THAT(snapshot->GetExpiry("a"), IsOkAndHolds(0u));
+  EXPECT_THAT(snapshot->GetExpiry("b").status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(snapshot->Verify(), IsOk());
+  EXPECT_EQ(std::ranges::distance(snapshot->PrefixRange("a")), 1);
+}
+
+TEST(AnySnapshotTest, AHashTableHasNone) {
+  const TempDir dir(TempDir::MemoryParent());
+  for (const std::string& name : {std::string("?dbm=tiny"), dir.File("db.hkh")}) {
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name));
+    EXPECT_THAT(db->Snapshot().status(),
+                StatusIs(absl::StatusCode::kUnimplemented, testing::HasSubstr("each record that exists throughout")));
+    ASSERT_THAT(db->Close(), IsOk());
+    EXPECT_THAT(db->Snapshot().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  }
 }
 
 }  // namespace

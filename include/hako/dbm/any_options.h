@@ -80,6 +80,7 @@ struct AnyOptions {
   std::optional<std::uint64_t> cache_bytes = {};
   std::optional<std::uint64_t> checkpoint_bytes = {};
   std::optional<std::uint64_t> log_bytes = {};
+  std::optional<std::uint64_t> snapshot_bytes = {};
   std::string log_archive = {};  // empty, or kNoLogArchive: none
   bool expiry = false;
   Expiry::Clock clock = nullptr;
@@ -124,6 +125,7 @@ void TakeSharedOptions(const AnyOptions& options, Options* of_kind) {
     of_kind->expiry = options.expiry;
     of_kind->clock = options.clock;
   }
+  if constexpr (requires { of_kind->snapshot_bytes; }) of_kind->snapshot_bytes = options.snapshot_bytes.value_or(of_kind->snapshot_bytes);
   if constexpr (requires { of_kind->cache_bytes; }) {
     of_kind->cache_bytes = options.cache_bytes.value_or(of_kind->cache_bytes);
     of_kind->checkpoint_bytes = options.checkpoint_bytes.value_or(of_kind->checkpoint_bytes);

@@ -27,8 +27,12 @@
 namespace hako {
 
 // Iterator is that of the database, which shows values in their stored form; Capture its sync::CapturedRanges.
+//
+// Inherits CursorReads (dbm/cursor_operations.h)
+//   Step        copies the current record and moves to the next one
+//   PassDamage  report and skip damage
 template <class Iterator, class Capture>
-class SnapshotCursor {
+class SnapshotCursor : public CursorReads<SnapshotCursor<Iterator, Capture>> {
   using Key = typename Capture::Key;
   using Bound = typename Capture::Bound;
   using Range = typename Capture::Range;
@@ -51,8 +55,8 @@ class SnapshotCursor {
   void JumpLower(StringArg key, bool inclusive = false) { JumpTo(key, inclusive, false); }
 
   // Moves to the next or the previous record. Does nothing if the cursor is at no record.
-  void Next() { Step(true); }
-  void Previous() { Step(false); }
+  void Next() { Move(true); }
+  void Previous() { Move(false); }
 
   // Whether the cursor is at a record.
   bool Valid() const { return is_valid_; }
@@ -77,6 +81,13 @@ class SnapshotCursor {
     HAKO_DCHECK(Valid());
     return time_;
   }
+  // Returns about how many records from the current one on are below `key`, by those that are there now. REQUIRES: Valid()
+  std::uint64_t CountAbout(StringArg key) requires requires(Iterator& it, std::string_view bound) { it.CountAbout(bound); }
+  {
+    HAKO_DCHECK(Valid());
+    if (leaf_ != nullptr) live_.JumpUpper(KeyHere(), true);  // the next move from a captured record jumps anyway
+    return live_.Valid() ? live_.CountAbout(key) : 0;
+  }
   // OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
   // Makes the captured ranges drop the records below the current one, if no other reader needs it. REQUIRES: Valid()
@@ -93,7 +104,7 @@ class SnapshotCursor {
     if (!was_captured && !is_of_live && !is_malformed_) return false;
     if (std::exchange(is_malformed_, false)) {  // the record itself is skipped
       is_valid_ = true;
-      Step(is_upwards_);
+      Move(is_upwards_);
       return true;
     }
     Show([&] { Find(is_of_live); });
@@ -136,7 +147,7 @@ class SnapshotCursor {
   HAKO_CATCH_NO_MEMORY(End(NoMemoryError());)
 
   // Moves one record further, and further yet while the record had expired.
-  void Step(bool upwards) HAKO_TRY {
+  void Move(bool upwards) HAKO_TRY {
     if (!is_valid_) return;
     Show([&] { StepOnce(upwards); });
   }
