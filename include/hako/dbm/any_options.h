@@ -22,6 +22,7 @@
 //   capacity_bytes, capacity_records       TinyOptions, BabyOptions (dbm=tiny, baby)
 //   width                                  ArrayOptions (dbm=array); keys are record numbers in decimal
 //   cache_bytes, checkpoint_bytes          TreeOptions, ArrayOptions (dbm=tree, array)
+//   snapshot_bytes                         TreeOptions, ArrayOptions, BabyOptions (dbm=tree, array, baby)
 //   raw                                    TreeOptions (dbm=tree): raw alone means raw=true
 //   log_bytes, log_archive                 the options of each kind; log_archive=none ends the history
 //   expiry       true: records may expire (dbm/expiry.h); of a new database; not of an array
