@@ -178,8 +178,8 @@ class TableDBM {
 
   // Returns a read-only view of the table as it is now: its rows, their number, the columns and the indices. It is a
   // TableDBM that is open for reading only, with all the queries of one; changes return FailedPrecondition. It shows all
-  // of a batch or nothing of it. An index that is created later is not in it, and one that is dropped later stays in it;
-  // so is the schema that of the moment.
+  // of a batch or nothing of it. Columns and indices are those of the moment: an index that is created later is not in
+  // it, and one that is dropped later stays in it, which takes memory for its entries.
   //
   // Taking it stops writers for a moment, and reads the columns and indices. For its memory and for what ends its reads
   // see dbm/snapshot.h; the limit is the option snapshot_bytes of the tree, and GetStats().snapshot_bytes of the snapshot
