@@ -383,6 +383,40 @@ TEST_P(TableSnapshotTest, KeepsTheIndicesOfItsMoment) {
   EXPECT_THAT(table_->Verify(), IsOk());
 }
 
+// Their entries are not complete at the moment, so queries must not use them.
+TEST_P(TableSnapshotTest, DoesNotUseIndicesThatAreBeingBuilt) {
+  ASSERT_NO_FATAL_FAILURE(OpenTable());
+  for (int i = 0; i < 2'000; ++i)
+    ASSERT_THAT(table_->Put(std::to_string(i), {{"n", i % 10}, {"t", "word" + std::to_string(i % 10)}}), IsOk());
+  for (const IndexOptions& index :
+       {IndexOptions{.name = "n", .columns = {{"n"}}}, IndexOptions{.name = "t", .columns = {{"t", IndexKind::kToken}}},
+        IndexOptions{.name = "grams", .columns = {{"t", IndexKind::kQGram}}, .positions = true}}) {
+    std::vector<std::unique_ptr<TableDBM>> snapshots;
+    ASSERT_THAT(table_->CreateIndex(index,
+                                    [&](std::uint64_t num_rows) {
+                                      auto snapshot = table_->Snapshot();
+                                      ASSERT_THAT(snapshot, IsOk());
+                                      snapshots.push_back(*std::move(snapshot));
+                                      ASSERT_THAT(table_->Put(std::to_string(num_rows / 2), {{"n", 77}, {"t", "changed"}}), IsOk());
+                                    }),
+                IsOk());
+    ASSERT_GT(snapshots.size(), 1u) << index.name;
+    std::uint64_t before = 2'000;
+    for (const auto& snapshot : snapshots) {
+      EXPECT_EQ(snapshot->Indices().back().options.name, index.name);
+      EXPECT_FALSE(snapshot->Indices().back().is_ready);
+      ASSERT_OK_AND_ASSIGN(const std::uint64_t by_number, snapshot->Select().Where(Column("n") < 10).Count());
+      EXPECT_LE(by_number, before);
+      before = by_number;
+      EXPECT_THAT(snapshot->Select().Where(Column("t").Contains("word")).Count(), IsOkAndHolds(by_number));
+      EXPECT_THAT(snapshot->Select().Where(Column("t").HasAll("changed")).Count(), IsOkAndHolds(2'000 - by_number));
+      EXPECT_THAT(snapshot->Verify(), IsOk());
+    }
+    EXPECT_TRUE(table_->Indices().back().is_ready);
+  }
+  EXPECT_THAT(table_->Verify(), IsOk());
+}
+
 TEST_P(TableSnapshotTest, RunsStatements) {
   ASSERT_NO_FATAL_FAILURE(OpenTable());
   for (int i = 0; i < 50; ++i) ASSERT_THAT(table_->Put(std::to_string(i), {{"n", i}}), IsOk());
