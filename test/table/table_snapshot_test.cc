@@ -16,7 +16,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/base/no_memory.h"
 #include "hako/table/table_dbm.h"
+#include "support/allocation_counter.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
@@ -477,6 +479,46 @@ TEST_P(TableSnapshotTest, IsCancelledBeyondTheLimitAndEndsWithTheTable) {
   EXPECT_THAT(last->Get("1").status(), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(last->Select().Keys().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(table_->Snapshot().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_P(TableSnapshotTest, ReportsThatMemoryRunsOut) {
+  ASSERT_NO_FATAL_FAILURE(OpenTable());
+  ASSERT_THAT(table_->CreateIndex({.name = "n", .columns = {{"n"}}}), IsOk());
+  ASSERT_THAT(table_->CreateIndex({.name = "t", .columns = {{"t", IndexKind::kToken}}}), IsOk());
+  for (int i = 0; i < 100; ++i) ASSERT_THAT(table_->Put(std::to_string(i), {{"n", i}, {"t", "word"}}), IsOk());
+  const Condition by_number = Column("n") < 50, by_word = Column("t").HasAll("word");
+  const auto read = [&]() -> Status {
+    HAKO_ASSIGN_OR_RETURN(const auto snapshot, table_->Snapshot());
+    HAKO_RETURN_IF_ERROR(table_->Put("7", {{"n", 7}, {"t", "word"}}));
+    HAKO_RETURN_IF_ERROR(snapshot->Get("7").status());
+    std::optional<Query> numbers, words;
+    HAKO_RETURN_IF_ERROR(CatchNoMemory([&]() -> Status {  // the construction of a query may throw
+      numbers = snapshot->Select().Where(by_number);
+      words = snapshot->Select().Where(by_word);
+      return absl::OkStatus();
+    }));
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t count, numbers->Count());
+    HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> keys, words->Keys());
+    EXPECT_EQ(count, 50u);
+    EXPECT_EQ(keys.size(), 100u);
+    return absl::OkStatus();
+  };
+  std::uint64_t num_failed = 0;
+  for (std::uint64_t n = 1;; ++n) {
+    Status status;
+    bool has_failed = false;
+    {
+      FailingAllocation failing(n, FailingAllocation::Which::kOnce, FailingAllocation::Whose::kThisThread);
+      status = read();
+      has_failed = failing.HasFailed();
+    }
+    if (!status.ok()) ASSERT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted)) << "allocation " << n;
+    num_failed += !status.ok();
+    if (!has_failed) break;
+  }
+  EXPECT_GT(num_failed, 0u);
+  EXPECT_EQ(table_->GetStats().num_snapshots, 0u);
+  EXPECT_THAT(table_->Verify(), IsOk());
 }
 
 // Threads move amounts between rows by batches, others add and remove rows, and indices come and go. Each snapshot has the
