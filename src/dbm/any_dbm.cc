@@ -11,6 +11,8 @@ Status AnyOptions::Check() const {
         absl::StrCat("option ", capacity_bytes != 0 ? "capacity_bytes" : "capacity_records", " requires dbm=tiny or baby"));
   if (file.direct && device == "mmap" && (name == kHash || name == kTree || name == kArray))
     return absl::InvalidArgumentError("option direct requires file=pos");
+  if (snapshot_bytes && (name == kHash || name == kTiny))
+    return absl::InvalidArgumentError("option snapshot_bytes requires an ordered database: dbm=tree, array or baby");
   if (expiry && name == kArray) return absl::InvalidArgumentError("option expiry: the records of an array do not expire");
   HAKO_RETURN_IF_ERROR(CheckKinds());
   if (name == kTree) return absl::OkStatus();

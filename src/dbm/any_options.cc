@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kThereAre =
     "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, "
-    "log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
+    "log_bytes, snapshot_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
     "durability, sync_interval, reclaim_bytes, unproven, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min "
     "and "
     "grow_max";
@@ -88,6 +88,7 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "unproven") return TakeUnproven(value, &options->unproven_updates);
   if (name == "checkpoint_bytes") return TakeNumber(value, kMax, &options->checkpoint_bytes.emplace());
   if (name == "log_bytes") return TakeNumber(value, kMax, &options->log_bytes.emplace());
+  if (name == "snapshot_bytes") return TakeNumber(value, kMax, &options->snapshot_bytes.emplace());
   if (name == "sync_interval") {
     std::int64_t milliseconds = 0;
     if (!TakeNumber(value, 1'000'000'000, &milliseconds)) return false;

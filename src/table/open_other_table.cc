@@ -18,6 +18,7 @@ StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenInMemory(const TableOptions& o
     return absl::InvalidArgumentError("TableOptions::tree.log_archive requires a path: a table in memory has no log");
   BabyOptions baby;
   baby.page_size = options.tree.page_size;
+  baby.snapshot_bytes = options.tree.snapshot_bytes;
   baby.durability = Durability::kNone;
   HAKO_ASSIGN_OR_RETURN(auto db, BabyDBM<>::Open(baby));
   return Open(std::move(db), options);

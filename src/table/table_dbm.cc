@@ -176,6 +176,24 @@ StatusOr<bool> TableDBM::Contains(StringArg key) {
 
 StatusOr<std::uint64_t> TableDBM::Count() { return core_->CountRows(); }
 
+// Everything that the snapshot knows is read from the records of its moment, as Open reads it, except the number of
+// rows, which is noted at the moment.
+StatusOr<std::unique_ptr<TableDBM>> TableDBM::Snapshot() HAKO_TRY {
+  TableCore& core = *core_;
+  std::unique_ptr<internal::AnyDatabase> store;
+  std::int64_t num_rows = TableCore::kUnknown;
+  HAKO_RETURN_IF_ERROR(core.gate.RunExclusive([&]() -> Status {
+    HAKO_ASSIGN_OR_RETURN(store, core.store->Snapshot());
+    if (core.rows_at_open != TableCore::kUnknown) num_rows = core.rows_at_open + core.gate.num_rows();
+    return absl::OkStatus();
+  }));
+  std::unique_ptr<TableDBM> snapshot(new TableDBM(std::make_unique<TableCore>(std::move(store), core.sort_bytes, core.build_bytes)));
+  HAKO_RETURN_IF_ERROR(snapshot->Begin({}));
+  if (num_rows != TableCore::kUnknown) snapshot->core_->rows_at_open = num_rows;
+  return snapshot;
+}
+HAKO_OR_NO_MEMORY
+
 StatusOr<ColumnId> TableDBM::FindColumn(StringArg name) const {
   const table::StoredColumn* const column = core_->catalogue.names().Find(name);
   if (column == nullptr) return AbsentError();

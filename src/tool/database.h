@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -86,6 +87,15 @@ class NewFile {
 
 // Calls Fail for the database itself.
 int FailDatabase(const DatabaseOptions& options, const Status& status, std::string_view advice = {});
+
+// Returns body(shown), where `shown` is a snapshot of the database if that is ordered, else the database itself. Of an
+// ordered database a command then shows one moment, while records expire.
+template <class Body>
+int WithMoment(const DatabaseOptions& options, AnyDBM& db, Body&& body) {
+  if (!db.IsOrdered()) return body(db);
+  const StatusOr<std::unique_ptr<AnyDBM>> snapshot = db.Snapshot();
+  return snapshot.ok() ? body(**snapshot) : FailDatabase(options, snapshot.status());
+}
 
 // Opens the database, runs `body` on it, and closes it. Returns the exit code. If the close fails,
 // so does the command, regardless of the result of `body`. A table is refused.

@@ -131,21 +131,23 @@ int RunList(ListOptions options) {
                                             ": --from and --to require bytewise order, or an array, and this database has the order '",
                                             OrderOf(db), "'"));
     }
-    auto it = db.MakeIterator();
-    if (options.reverse && !has_known_order && options.move.empty())
-      it.Last();
-    else
-      MoveToBegin(options, bounds, has_known_order, it);
-    if (jumps && !it.Valid() && it.status().ok()) {
-      Note(absl::StrCat(options.database.path(), ": no record at the key to jump to"));
-      return kExitNo;
-    }
     const auto wanted = [&](std::string_view key) {
       const bool is_below = compare(key, bounds.low) < 0, is_above = bounds.high && compare(key, *bounds.high) >= 0;
       if (!is_below && !is_above) return Wanted::kYes;
       return has_known_order && (options.reverse ? is_below : is_above) ? Wanted::kNoMore : Wanted::kNo;
     };
-    const int code = PrintRecords(options, it, wanted, &num_listed, &is_cut);
+    const int code = WithMoment(options.database, db, [&](AnyDBM& shown) -> int {
+      auto it = shown.MakeIterator();
+      if (options.reverse && !has_known_order && options.move.empty())
+        it.Last();
+      else
+        MoveToBegin(options, bounds, has_known_order, it);
+      if (jumps && !it.Valid() && it.status().ok()) {
+        Note(absl::StrCat(options.database.path(), ": no record at the key to jump to"));
+        return kExitNo;
+      }
+      return PrintRecords(options, it, wanted, &num_listed, &is_cut);
+    });
     if (is_cut && (!bounds.low.empty() || bounds.high)) {
       Note(absl::StrCat(options.database.path(), ": the first ", GroupDigits(num_listed), "; --items -1 lists all"));
     } else if (is_cut) {
@@ -183,13 +185,15 @@ int RunSearch(SearchOptions options) {
   const StatusOr<KeyMatcher> matcher = KeyMatcher::Make(mode, options.pattern);
   if (!matcher.ok()) return FailUsage("search", std::string(matcher.status().message()));
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
-    if (mode == SearchMode::kEdit) return PrintNearest(options, db);
+    if (mode == SearchMode::kEdit) return WithMoment(options.database, db, [&](AnyDBM& shown) { return PrintNearest(options, shown); });
     std::uint64_t num_listed = 0;
     bool is_cut = false;
-    auto it = db.MakeIterator();
-    it.First();
     const auto wanted = [&](std::string_view key) { return (*matcher)(key) ? Wanted::kYes : Wanted::kNo; };
-    const int code = PrintRecords(options, it, wanted, &num_listed, &is_cut);
+    const int code = WithMoment(options.database, db, [&](AnyDBM& shown) {
+      auto it = shown.MakeIterator();
+      it.First();
+      return PrintRecords(options, it, wanted, &num_listed, &is_cut);
+    });
     if (is_cut) Note(absl::StrCat(options.database.path(), ": the first ", GroupDigits(num_listed), "; --items -1 finds all"));
     return code == kExitDone && num_listed == 0 && options.items != 0 ? kExitNo : code;
   });
@@ -200,7 +204,9 @@ int RunSearch(SearchOptions options) {
 void AddListCommand(Commands& commands) {
   const auto options = std::make_shared<ListOptions>();
   options->database.for_tables = "'hako table query' lists rows, as by \"select * limit 10\"";
-  CLI::App* app = commands.Add("list", "Print records, in key order if the database is ordered (tree, array, baby)",
+  CLI::App* app = commands.Add("list",
+                               "Print records, of an ordered database (tree, array, baby) in key order and as of one moment; of a hash "
+                               "table, a record that expires meanwhile may be listed or not",
                                [options] { return RunList(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddChoice(app, "--move", &options->move, {"first", "jump", "jumplower", "jumplowerinc", "jumpupper", "jumpupperinc"},

@@ -73,6 +73,24 @@ TEST_P(AllocationFailureAnyTest, RangeReportsFailureInItsStatus) {
   });
 }
 
+TEST_P(AllocationFailureAnyTest, SnapshotReportsFailure) {
+  if (!db_->IsOrdered()) {
+    EXPECT_THAT(db_->Snapshot().status(), StatusIs(absl::StatusCode::kUnimplemented));
+    return;
+  }
+  Try([this](std::uint64_t* shown) -> Status {
+    HAKO_ASSIGN_OR_RETURN(const auto snapshot, db_->Snapshot());
+    HAKO_RETURN_IF_ERROR(db_->Set(NumberedKey(5), "value"));  // its leaf is captured
+    for (std::uint64_t i = 0; i < kRecords; ++i) HAKO_RETURN_IF_ERROR(snapshot->Get(NumberedKey(i)).status());
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t count, snapshot->CountRange(""));
+    EXPECT_EQ(count, kRecords);
+    auto range = snapshot->Range();
+    for ([[maybe_unused]] const auto& record : range) ++*shown;
+    return range.status();
+  });
+  EXPECT_EQ(db_->GetStats().num_snapshots, 0u);
+}
+
 TEST_P(AllocationFailureAnyTest, IteratorStaysAtTheEndWhenOutOfMemory) {
   std::unique_ptr<AnyDBM::Iterator> it;
   {

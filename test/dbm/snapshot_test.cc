@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -15,11 +16,15 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/array/record_key.h"
+#include "hako/dbm/any_dbm.h"
 #include "hako/dbm/array_dbm.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/memory_array_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/dbm/write_batch.h"
 #include "support/file_system.h"
@@ -55,15 +60,29 @@ struct Array {
   }
 };
 
+template <const char* kOptions>
+struct Any {
+  static auto Open(const std::string& path, std::uint64_t bytes) {
+    return AnyDBM::Open(path + kOptions + ",snapshot_bytes=" + std::to_string(bytes));
+  }
+};
+constexpr char kAnyBaby[] = "?dbm=baby,page_size=512", kAnyTree[] = ".hkt?page_size=512,cache_bytes=1Mi", kAnyArray[] = ".hka?width=24";
+
+// The memory that a snapshot takes, and why its reads fail.
+std::uint64_t BytesOf(AnyDBM& snapshot) { return snapshot.GetStats().snapshot_bytes; }
+std::uint64_t BytesOf(auto& snapshot) { return snapshot.bytes(); }
+Status ErrorOf(AnyDBM& snapshot) { return snapshot.GetHealth(); }
+Status ErrorOf(auto& snapshot) { return snapshot.CheckReads(); }
+
 template <class Kind>
 class SnapshotTest : public testing::Test {
  protected:
   using Database = std::remove_reference_t<decltype(**Kind::Open("", 0))>;
   using Snapshot = std::remove_reference_t<decltype(**std::declval<Database&>().Snapshot())>;
-  static constexpr bool kIsArray = std::is_same_v<Kind, MemoryArray> || std::is_same_v<Kind, Array>;
+  static constexpr bool kIsArray = std::is_same_v<Kind, MemoryArray> || std::is_same_v<Kind, Array> || std::is_same_v<Kind, Any<kAnyArray>>;
   struct Less {
     using is_transparent = void;
-    bool operator()(std::string_view a, std::string_view b) const { return Database::CompareKeys(a, b) < 0; }
+    bool operator()(std::string_view a, std::string_view b) const { return kIsArray ? RecordKeyComparator::Compare(a, b) < 0 : a < b; }
   };
   using Model = std::map<std::string, std::string, Less>;
 
@@ -197,7 +216,8 @@ class SnapshotTest : public testing::Test {
   std::unique_ptr<Database> db_;
 };
 
-using Kinds = testing::Types<Baby, BabyWithLimit, Tree<MemoryMapParallelFile>, Tree<PositionalParallelFile>, MemoryArray, Array>;
+using Kinds = testing::Types<Baby, BabyWithLimit, Tree<MemoryMapParallelFile>, Tree<PositionalParallelFile>, MemoryArray, Array,
+                             Any<kAnyBaby>, Any<kAnyTree>, Any<kAnyArray>>;
 TYPED_TEST_SUITE(SnapshotTest, Kinds);
 
 TYPED_TEST(SnapshotTest, ShowsTheRecordsOfItsMoment) {
@@ -233,9 +253,9 @@ TYPED_TEST(SnapshotTest, TakesMemoryOnlyForWhatChanges) {
   ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
   for (int i = 0; i < 1'000; ++i) this->Set(std::to_string(i), this->RandomValue());
   ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
-  EXPECT_EQ(snapshot->bytes(), 0u);
+  EXPECT_EQ(BytesOf(*snapshot), 0u);
   for (int i = 0; i < 100; ++i) this->Set("500", this->RandomValue());
-  const std::uint64_t bytes = snapshot->bytes();
+  const std::uint64_t bytes = BytesOf(*snapshot);
   EXPECT_GT(bytes, 0u);
   EXPECT_LT(bytes, 64'000u);
   EXPECT_EQ(this->db_->GetStats().num_snapshots, 1u);
@@ -244,7 +264,7 @@ TYPED_TEST(SnapshotTest, TakesMemoryOnlyForWhatChanges) {
   EXPECT_EQ(this->db_->GetStats().num_snapshots, 0u);
   EXPECT_EQ(this->db_->GetStats().snapshot_bytes, 0u);
   ASSERT_OK_AND_ASSIGN(snapshot, this->db_->Snapshot());
-  EXPECT_EQ(snapshot->bytes(), 0u);
+  EXPECT_EQ(BytesOf(*snapshot), 0u);
 }
 
 TYPED_TEST(SnapshotTest, TheOldestIsCancelledBeyondTheLimit) {
@@ -255,15 +275,15 @@ TYPED_TEST(SnapshotTest, TheOldestIsCancelledBeyondTheLimit) {
   ASSERT_OK_AND_ASSIGN(auto newer, this->db_->Snapshot());
   const auto model = this->Listed();
   int changed = 0;
-  for (; newer->bytes() < (24 << 10) && changed < 3'000; ++changed) this->Set(std::to_string(changed), this->RandomValue());
+  for (; BytesOf(*newer) < (24 << 10) && changed < 3'000; ++changed) this->Set(std::to_string(changed), this->RandomValue());
   ASSERT_NO_FATAL_FAILURE(this->Compare(*newer, model));
-  while (older->CheckReads().ok() && changed < 3'000) this->Set(std::to_string(changed++), this->RandomValue());
+  while (ErrorOf(*older).ok() && changed < 3'000) this->Set(std::to_string(changed++), this->RandomValue());
   EXPECT_THAT(older->Get("1").status(), StatusIs(absl::StatusCode::kResourceExhausted));
   auto it = older->MakeIterator();
   it.First();
   EXPECT_FALSE(it.Valid());
   EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kResourceExhausted));
-  EXPECT_EQ(older->bytes(), 0u);
+  EXPECT_EQ(BytesOf(*older), 0u);
   ASSERT_NO_FATAL_FAILURE(this->Compare(*newer, model));
   EXPECT_THAT(this->db_->Verify(), IsOk());
 }
@@ -294,6 +314,38 @@ TYPED_TEST(SnapshotTest, IsRefusedInAVisitor) {
   Status refused;
   ASSERT_THAT(this->db_->Process("1", [&](std::optional<std::string_view>) -> void { refused = this->db_->Snapshot().status(); }), IsOk());
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TYPED_TEST(SnapshotTest, ExportsTheRecordsOfItsMoment) {
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
+  for (int i = 0; i < 500; ++i) ASSERT_NO_FATAL_FAILURE(this->Update());
+  const auto model = this->Listed();
+  ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
+  for (int i = 0; i < 500; ++i) ASSERT_NO_FATAL_FAILURE(this->Update());
+  ASSERT_OK_AND_ASSIGN(auto target, TinyDBM<>::Open());
+  ASSERT_THAT(snapshot->Export(*target), IsOk());
+  EXPECT_EQ(target->Count(), model.size());
+  for (const auto& [key, value] : model) EXPECT_THAT(target->Get(key), IsOkAndHolds(value));
+  std::map<std::string, std::string> shown;
+  ASSERT_THAT(snapshot->ProcessEach([&](std::string_view key, std::string_view value) { shown.emplace(key, value); }), IsOk());
+  EXPECT_EQ(shown.size(), model.size());
+}
+
+TYPED_TEST(SnapshotTest, ClosingItEndsItsReads) {
+  ASSERT_NO_FATAL_FAILURE(this->OpenDatabase());
+  for (int i = 0; i < 500; ++i) this->Set(std::to_string(i), this->RandomValue());
+  ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
+  auto it = snapshot->MakeIterator();
+  it.First();
+  ASSERT_TRUE(it.Valid());
+  ASSERT_THAT(snapshot->Close(), IsOk());
+  EXPECT_EQ(this->db_->GetStats().num_snapshots, 0u);
+  this->Set("0", this->RandomValue());
+  for (int i = 0; i < 500 && it.Valid(); ++i) it.Next();
+  EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(snapshot->Get("1").status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(snapshot->Close(), IsOk());
+  EXPECT_THAT(this->db_->Verify(), IsOk());
 }
 
 // Threads move amounts between records by batches. Each snapshot has the same sum, read by key and by ranges both ways.
@@ -353,22 +405,35 @@ TYPED_TEST(SnapshotTest, ConcurrentBatchesAreShownAsAWhole) {
 
 // ---- damage ----
 
+class SnapshotDamageTest : public testing::Test {
+ protected:
+  // Makes a tree of 500 records "before"; the values of some are long and damaged.
+  void Make(const std::function<bool(std::uint64_t)>& is_damaged) {
+    const auto damaged = [](std::uint64_t i) { return NumberedKey(i) + " is long" + std::string(5'000, 'l'); };
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path_, {.page_size = 512}));
+      for (std::uint64_t i = 0; i < 500; ++i) ASSERT_THAT(db->Set(NumberedKey(i), is_damaged(i) ? damaged(i) : "before"), IsOk());
+      ASSERT_THAT(db->Close(), IsOk());
+    }
+    std::string bytes = ReadWhole(path_);
+    for (std::uint64_t i = 0; i < 500; ++i) {
+      if (!is_damaged(i)) continue;
+      const std::size_t at = bytes.find(damaged(i).substr(0, 200));
+      ASSERT_NE(at, bytes.npos);
+      bytes[at + 100] = 'x';
+    }
+    WriteWhole(path_, bytes);
+  }
+
+  const TempDir dir_{TempDir::MemoryParent()};
+  const std::string path_ = dir_.File("db");
+};
+
 // A writer cannot read a value that it must capture. Each reader is told of it, and what it reads after it has skipped the
 // damage is that of the moment.
-TEST(SnapshotDamageTest, KeepsItsMomentWhileWritersContinueBesideDamage) {
-  const TempDir dir(TempDir::MemoryParent());
-  const std::string path = dir.File("db"), damaged(5'000, 'l');
-  {
-    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path, {.page_size = 512}));
-    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_THAT(db->Set(NumberedKey(i), i == 5 ? damaged : "before"), IsOk());
-    ASSERT_THAT(db->Close(), IsOk());
-  }
-  std::string bytes = ReadWhole(path);
-  const std::size_t at = bytes.find(damaged);
-  ASSERT_NE(at, bytes.npos);
-  bytes[at + 100] = 'x';
-  WriteWhole(path, bytes);
-  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path));
+TEST_F(SnapshotDamageTest, KeepsItsMomentWhileWritersContinueBesideDamage) {
+  ASSERT_NO_FATAL_FAILURE(Make([](std::uint64_t i) { return i == 5; }));
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path_));
   ASSERT_OK_AND_ASSIGN(auto snapshot, db->Snapshot());
   ASSERT_THAT(db->Set(NumberedKey(4), "after"), IsOk());    // in the leaf of the damaged value
   ASSERT_THAT(db->Set(NumberedKey(400), "after"), IsOk());  // in another
@@ -394,6 +459,39 @@ TEST(SnapshotDamageTest, KeepsItsMomentWhileWritersContinueBesideDamage) {
   EXPECT_TRUE(it.SkipDamage());
   EXPECT_FALSE(it.Valid());
   EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kAborted)) << "what ends the reads for good is not skipped";
+}
+
+// The leaves side by side are damaged. A cursor that turns among them is told of each once.
+TEST_F(SnapshotDamageTest, IsShownOnceToACursorThatTurns) {
+  static constexpr std::uint64_t kDamaged = 10;
+  ASSERT_NO_FATAL_FAILURE(Make([](std::uint64_t i) { return i < 10 * kDamaged && i % 10 == 5; }));
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path_));
+  ASSERT_OK_AND_ASSIGN(auto snapshot, db->Snapshot());
+  for (std::uint64_t i = 0; i < 10 * kDamaged; ++i) {
+    if (i % 10 != 5) ASSERT_THAT(db->Set(NumberedKey(i), "after"), IsOk());
+  }
+  auto it = snapshot->MakeIterator();
+  std::uint64_t damages = 0;
+  const auto pass_damage = [&] {
+    while (!it.Valid() && absl::IsDataLoss(it.status()) && it.SkipDamage()) ++damages;
+    return it.Valid();
+  };
+  it.Jump(NumberedKey(50));
+  ASSERT_TRUE(pass_damage());
+  for (int turn = 0; turn < 20; ++turn) {
+    for (int i = 0; i < 40; ++i) {
+      turn % 2 == 0 ? it.Next() : it.Previous();
+      ASSERT_TRUE(pass_damage());
+      ASSERT_EQ(it.value(), "before");
+    }
+    ASSERT_EQ(it.key(), NumberedKey(turn % 2 == 0 ? 94 : 50)) << "all but the damaged records are shown";
+  }
+  EXPECT_GT(damages, 1u);
+  EXPECT_LE(damages, kDamaged);
+  damages = 0;
+  it.Jump(NumberedKey(50));
+  EXPECT_TRUE(pass_damage());
+  EXPECT_EQ(damages, 1u) << "a jump begins anew";
 }
 
 // ---- records that expire ----
@@ -422,6 +520,55 @@ TEST(SnapshotExpiryTest, DecidesForItsMomentWhichRecordsHaveExpired) {
   check();
   ASSERT_THAT(db->RemoveExpired(), IsOkAndHolds(200u));
   check();
+  EXPECT_THAT(snapshot->GetExpiry(NumberedKey(10)), IsOkAndHolds(2'000'000u));
+  EXPECT_THAT(snapshot->GetExpiry(NumberedKey(11)).status(), StatusIs(absl::StatusCode::kNotFound));
+  fake_time = 1'500'000;
+  ASSERT_OK_AND_ASSIGN(auto copy, TinyDBM<>::Open({.expiry = true, .clock = &FakeClock}));
+  ASSERT_THAT(snapshot->Export(*copy), IsOk());
+  EXPECT_EQ(copy->Count(), 100u);
+  EXPECT_THAT(copy->GetExpiry(NumberedKey(10)), IsOkAndHolds(2'000'000u));
+}
+
+// ---- of a database of any kind ----
+
+TEST(AnySnapshotTest, TakesNoUpdates) {
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open("?dbm=baby"));
+  ASSERT_THAT(db->Set("a", "1"), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto snapshot, db->Snapshot());
+  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(snapshot->IsWritable());
+  EXPECT_THAT(snapshot->Set("a", "2"), refused);
+  EXPECT_THAT(snapshot->Remove("a"), refused);
+  EXPECT_THAT(snapshot->Append("a", "2"), refused);
+  EXPECT_THAT(snapshot->RemoveRange("a"), refused);
+  EXPECT_THAT(snapshot->Clear(), refused);
+  EXPECT_THAT(snapshot->Rekey("a", "b"), refused);
+  EXPECT_THAT(snapshot->SetExpiry("a", 1), refused);
+  WriteBatch batch;
+  batch.Set("a", "2");
+  EXPECT_THAT(snapshot->Write(batch), refused);
+  auto it = snapshot->MakeIterator();
+  it.First();
+  EXPECT_THAT(it.Remove(), refused);
+  EXPECT_THAT(snapshot->Snapshot().status(), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_THAT(snapshot->CopyTo("/tmp/never"), StatusIs(absl::StatusCode::kUnimplemented));
+  ASSERT_THAT(db->Set("a", "3"), IsOk());
+  EXPECT_THAT(snapshot->Get("a"), IsOkAndHolds("1"));
+  EXPECT_THAT(snapshot->GetExpiry("a"), IsOkAndHolds(0u));
+  EXPECT_THAT(snapshot->GetExpiry("b").status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(snapshot->Verify(), IsOk());
+  EXPECT_EQ(std::ranges::distance(snapshot->PrefixRange("a")), 1);
+}
+
+TEST(AnySnapshotTest, AHashTableHasNone) {
+  const TempDir dir(TempDir::MemoryParent());
+  for (const std::string& name : {std::string("?dbm=tiny"), dir.File("db.hkh")}) {
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name));
+    EXPECT_THAT(db->Snapshot().status(),
+                StatusIs(absl::StatusCode::kUnimplemented, testing::HasSubstr("each record that exists throughout")));
+    ASSERT_THAT(db->Close(), IsOk());
+    EXPECT_THAT(db->Snapshot().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  }
 }
 
 }  // namespace

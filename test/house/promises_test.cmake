@@ -14,7 +14,7 @@ if(empty)
   message(FATAL_ERROR "a cell names no test")
 endif()
 
-file(GLOB sources ${SOURCE_DIR}/test/dbm/*_test.cc)
+file(GLOB sources ${SOURCE_DIR}/test/dbm/*_test.cc ${SOURCE_DIR}/test/table/*_test.cc)
 set(tests)
 foreach(source ${sources})
   file(STRINGS ${source} lines REGEX "^(TYPED_)?TEST(_F|_P)?\\(")

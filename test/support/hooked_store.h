@@ -93,7 +93,7 @@ class HookedStore final : public internal::AnyModel<D> {
     void JumpAhead(std::string_view key) override {
       Move([&] { cursor_->JumpAhead(key); });
     }
-    std::uint64_t CountAbout(std::string_view key) const override { return cursor_->CountAbout(key); }
+    std::uint64_t CountAbout(std::string_view key) override { return cursor_->CountAbout(key); }
     void Next() override {
       cursor_->Next();
       Show(*cursor_);

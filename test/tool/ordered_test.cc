@@ -1,5 +1,10 @@
 // Ordered databases: list, merge and copy, and that the help names the kinds.
+#include <stdio.h>
+
+#include <chrono>
+#include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tool/tool_test.h"
@@ -135,6 +140,36 @@ TEST_F(Array, KeysAreNumbersInTheirOrder) {
   EXPECT_THAT(word.err, HasSubstr("the key 'ten' is not the number of a record: 0 to 1099511627775, in decimal"));
   EXPECT_THAT(RunTool({"set", path_, "1", "more than eight"}).err, HasSubstr("exceeds the limit of 8 bytes"));
   EXPECT_THAT(RunTool({"create", dir_.File("b.hka")}).err, HasSubstr("width"));
+}
+
+// The pipe holds the command back until all records have expired: they had not at the moment that is listed.
+TEST(OrderedMomentTest, ListShowsOneMomentWhileRecordsExpire) {
+  static constexpr std::uint64_t kRecords = 3'000;
+  const TempDir dir(TempDir::MemoryParent());
+  const auto now = [] {
+    const auto time = std::chrono::system_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+  };
+  for (std::uint64_t seconds = 2;; seconds *= 2) {
+    const std::string path = dir.File(std::to_string(seconds) + ".hkt");
+    const std::uint64_t expire_at = now() + seconds * 1'000;
+    std::string text;
+    for (std::uint64_t i = 0; i < kRecords; ++i)
+      text += std::to_string(10'000 + i) + "\t" + std::to_string(expire_at) + "\t" + std::string(200, 'v') + "\n";
+    ASSERT_EQ(RunTool({"import", path + "?expiry=true", "--times"}, text).exit_code, 0);
+    FILE* const listing = popen((HAKO_TOOL_PATH " list --items -1 " + path).c_str(), "r");
+    ASSERT_NE(listing, nullptr);
+    char line[1024];
+    std::uint64_t num_listed = fgets(line, sizeof(line), listing) != nullptr ? 1 : 0;
+    const bool has_begun = now() < expire_at;  // false: the machine is slow
+    while (has_begun && now() < expire_at + 100) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (fgets(line, sizeof(line), listing) != nullptr) ++num_listed;
+    EXPECT_EQ(pclose(listing), 0);
+    if (!has_begun) continue;
+    EXPECT_EQ(num_listed, kRecords);
+    EXPECT_EQ(RunTool({"list", path}).out, "");
+    return;
+  }
 }
 
 }  // namespace

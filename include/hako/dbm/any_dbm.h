@@ -272,6 +272,17 @@ class AnyDBM : public Operations<AnyDBM> {
   StatusOr<std::uint64_t> CountRange(StringArg from, std::optional<StringArg> to = std::nullopt) { return inside_->CountRange(from, to); }
   StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) { return inside_->RemoveRange(from, to); }
 
+  // Returns a read-only view of the database as it is now (dbm/snapshot.h), as an AnyDBM that is open for reading only:
+  // its updates return FailedPrecondition, and the snapshot_bytes of its GetStats are the memory that it takes. The
+  // database must outlive it. Unimplemented for a hash table, whose iterators show each record that exists throughout
+  // their scan once, but not all as they are at one moment; and for a snapshot. CopyTo of a snapshot is Unimplemented,
+  // too: Export it.
+  StatusOr<std::unique_ptr<AnyDBM>> Snapshot() HAKO_TRY {
+    HAKO_ASSIGN_OR_RETURN(auto snapshot, inside_->Snapshot());
+    return std::unique_ptr<AnyDBM>(new AnyDBM(std::move(snapshot)));
+  }
+  HAKO_OR_NO_MEMORY
+
   // Returns the number of records, which is exact while no update runs.
   std::uint64_t Count() const { return inside_->Count(); }
   // See dbm/dbm.h. A hard Synchronize of a database in memory saves its snapshot.

@@ -1,4 +1,4 @@
-// The virtual interface of a database of any kind, and its model for each DBM. AnyDBM
+// The virtual interface of a database of any kind, and its models for each DBM and its snapshots. AnyDBM
 // (dbm/any_dbm.h) adds the operations of a DBM; a table (table/table_dbm.h) keeps its records in
 // one. A virtual call costs a few nanoseconds more than a direct one.
 #pragma once
@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "hako/array/record_key.h"
 #include "hako/base/assert.h"
 #include "hako/base/batch.h"
@@ -27,6 +28,17 @@
 namespace hako::internal {
 
 inline Status NoOrderError() { return absl::UnimplementedError("this kind of database is not ordered"); }
+inline Status NoSnapshotError() {
+  return absl::UnimplementedError(
+      "a hash table has no snapshots: its iterators show each record that exists throughout their scan once, with a value that it had "
+      "meanwhile; ProcessState and Export show all records as they are at one moment");
+}
+inline StatusOr<ScrubProgress> NothingToScrub(const Status& checked) {
+  HAKO_RETURN_IF_ERROR(checked);
+  ScrubProgress nothing;
+  nothing.is_complete = true;
+  return nothing;
+}
 
 // A cursor: see dbm/hash_cursor.h and dbm/tree_cursor.h. Its key and value are read without a virtual call.
 class AnyCursor {
@@ -43,11 +55,12 @@ class AnyCursor {
   virtual void JumpLower(std::string_view key, bool inclusive) = 0;
   virtual void JumpUpper(std::string_view key, bool inclusive) = 0;
   virtual void Previous() = 0;
-  // For trees. In other databases the first two are JumpUpper(key, true), and the third returns 0.
+  // For trees. In other databases, and in snapshots, the first two are JumpUpper(key, true). The third returns 0 in other
+  // databases.
   // REQUIRES: Valid(), for the last two (checked in JumpAhead and CountAbout of TreeCursor)
   virtual void JumpBriefly(std::string_view key) = 0;
   virtual void JumpAhead(std::string_view key) = 0;
-  virtual std::uint64_t CountAbout(std::string_view key) const = 0;
+  virtual std::uint64_t CountAbout(std::string_view key) = 0;
 
   // Moves to the end. status() is `why` until the next jump.
   void Refuse(Status why) {
@@ -82,7 +95,8 @@ class AnyCursor {
 template <class Cursor>
 class AnyCursorModel final : public AnyCursor {
   static constexpr bool kIsOrdered = requires(Cursor & cursor) { cursor.Last(); };
-  static constexpr bool kIsOfTree = requires(Cursor & cursor, std::string_view key) { cursor.CountAbout(key); };
+  static constexpr bool kCounts = requires(Cursor & cursor, std::string_view key) { cursor.CountAbout(key); };
+  static constexpr bool kIsOfTree = requires(Cursor & cursor, std::string_view key) { cursor.JumpBriefly(key); };
 
  public:
   explicit AnyCursorModel(Cursor cursor) : cursor_(std::move(cursor)) {}
@@ -129,8 +143,8 @@ class AnyCursorModel final : public AnyCursor {
     else
       JumpUpper(key, true);
   }
-  std::uint64_t CountAbout(std::string_view key) const override {
-    if constexpr (kIsOfTree) return cursor_.CountAbout(key);
+  std::uint64_t CountAbout(std::string_view key) override {
+    if constexpr (kCounts) return cursor_.CountAbout(key);
     return 0;
   }
 
@@ -187,6 +201,7 @@ class AnyDatabase {
   virtual bool HasPrefixRange() const = 0;  // whether the order is bytewise
   virtual StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) = 0;
   virtual StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) = 0;
+  virtual StatusOr<std::unique_ptr<AnyDatabase>> Snapshot() = 0;  // see AnySnapshotModel
   virtual std::uint64_t Count() const = 0;
   virtual Status Clear() = 0;
   virtual Status Synchronize(SyncMode mode) = 0;
@@ -216,6 +231,83 @@ class AnyDatabase {
       return value->data();
     });
   }
+};
+
+// A snapshot of an ordered database (dbm/snapshot.h) as a database that is open for reading only. The database D must
+// outlive it. Its Verify reads all records, and its GetStats has only the number of records and the memory that the
+// snapshot takes.
+template <class D>
+class AnySnapshotModel final : public AnyDatabase {
+  using View = std::remove_reference_t<decltype(**std::declval<D&>().Snapshot())>;
+  using Cursor = AnyCursorModel<typename View::Iterator>;
+
+ public:
+  explicit AnySnapshotModel(std::unique_ptr<View> view) : view_(std::move(view)) {}
+  Status Process(std::string_view, UpdateRef) override { return NoUpdatesError(); }
+  Status Process(std::string_view, BlindUpdateRef) override { return NoUpdatesError(); }
+  Status Process(std::string_view key, ReadRef visitor) override { return view_->Process(key, visitor); }
+  Status Fetch(std::string_view key, SinkRef sink) override { return view_->Fetch(key, sink); }
+  Status Append(std::string_view, std::string_view, std::string_view) override { return NoUpdatesError(); }
+  Status ProcessMulti(const Batch<Action>&, std::uint64_t*) override { return NoUpdatesError(); }
+  Status ProcessMulti(Keys keys, MultiReadRef visitor) override { return view_->GetMulti(keys, visitor); }
+  const Expiry* expiry() const override { return view_->database().expiry(); }
+  Status SetExpiry(std::string_view, std::uint64_t) override { return NoUpdatesError(); }
+  StatusOr<std::uint64_t> GetExpiry(std::string_view key) override { return view_->GetExpiry(key); }
+  StatusOr<std::uint64_t> RemoveExpired() override { return NoUpdatesError(); }
+  Status Write(const WriteBatch&) override { return NoUpdatesError(); }
+  std::uint64_t AppliedIndex() const override { return view_->AppliedIndex(); }
+  Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override { return view_->FetchMulti(keys, sink, arrived); }
+  void Prefetch(Keys) const override {}
+  bool PrefetchReads() const override { return false; }
+  Status ProcessEach(EachRef visitor) override { return view_->ProcessEach(visitor); }
+  Status ProcessEachParallel(unsigned, EachRef visitor) override { return view_->ProcessEach(visitor); }  // by one thread
+  Status ProcessState(StateRef visitor, const OnDamage& on_damage) override { return view_->ProcessState(visitor, on_damage); }
+  std::unique_ptr<AnyCursor> MakeCursor() override { return std::make_unique<Cursor>(view_->MakeIterator()); }
+  Order KeyOrder() const override { return &View::CompareKeys; }
+  bool HasPrefixRange() const override {
+    return requires(View & view) { view.PrefixRange(std::string_view()); };
+  }
+  StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) override {
+    return view_->CountRange(from, to);
+  }
+  StatusOr<std::uint64_t> RemoveRange(std::string_view, std::optional<std::string_view>) override { return NoUpdatesError(); }
+  StatusOr<std::unique_ptr<AnyDatabase>> Snapshot() override { return absl::UnimplementedError("a snapshot has no snapshots"); }
+  std::uint64_t Count() const override { return view_->Count(); }
+  Status Clear() override { return NoUpdatesError(); }
+  Status Synchronize(SyncMode) override { return view_->CheckReads(); }
+  std::uint64_t LastLsn() override { return 0; }
+  Status WaitDurable(std::uint64_t) override { return view_->CheckReads(); }
+  bool ShouldBeRebuilt() override { return false; }
+  Status Rebuild() override { return NoUpdatesError(); }
+  Status CopyTo(const std::string&) override {
+    return absl::UnimplementedError("a snapshot is not copied to a path: Export it to another database");
+  }
+  Status Verify() override {
+    return view_->ProcessEach([](std::string_view, std::string_view) {});
+  }
+  StatusOr<ScrubProgress> Scrub(const ScrubOptions&) override { return NothingToScrub(view_->CheckReads()); }
+  Stats GetStats() override {
+    Stats stats;
+    stats.num_records = view_->Count();
+    stats.num_snapshots = 1;
+    stats.snapshot_bytes = view_->bytes();
+    return stats;
+  }
+  Inspection Inspect() override { return {{"class", "SnapshotView"}, {"num_records", absl::StrCat(view_->Count())}}; }
+  bool IsWritable() const override { return false; }
+  Status GetHealth() const override { return view_->CheckReads(); }
+  std::optional<std::uint32_t> GetType() const override {
+    if constexpr (requires(const D& db) { db.GetType(); }) return view_->database().GetType();
+    return std::nullopt;
+  }
+  Status CheckOpen() const override { return view_->CheckReads(); }
+  Status Close() override { return view_->Close(); }
+  Status CloseUnkept() override { return view_->Close(); }
+
+ private:
+  static Status NoUpdatesError() { return absl::FailedPreconditionError("a snapshot takes no updates"); }
+
+  const std::unique_ptr<View> view_;
 };
 
 template <class D>
@@ -266,6 +358,14 @@ class AnyModel : public AnyDatabase {
     HAKO_RETURN_IF_ERROR(db_->CheckIdle());
     return NoOrderError();
   }
+  StatusOr<std::unique_ptr<AnyDatabase>> Snapshot() override {
+    HAKO_RETURN_IF_ERROR(db_->CheckIdle());
+    if constexpr (requires { db_->Snapshot(); }) {
+      HAKO_ASSIGN_OR_RETURN(auto view, db_->Snapshot());
+      return std::unique_ptr<AnyDatabase>(std::make_unique<AnySnapshotModel<D>>(std::move(view)));
+    }
+    return NoSnapshotError();
+  }
   std::uint64_t Count() const override { return db_->Count(); }
   Status Clear() override { return db_->Clear(); }
   Status Synchronize(SyncMode mode) override { return db_->Synchronize(mode); }
@@ -294,10 +394,7 @@ class AnyModel : public AnyDatabase {
   Status Verify() override { return db_->Verify(); }
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) override {
     if constexpr (requires { db_->Scrub(options); }) return db_->Scrub(options);
-    HAKO_RETURN_IF_ERROR(db_->CheckIdle());
-    ScrubProgress nothing;
-    nothing.is_complete = true;
-    return nothing;
+    return NothingToScrub(db_->CheckIdle());
   }
   Stats GetStats() override { return db_->GetStats(); }
   Inspection Inspect() override { return db_->Inspect(); }

@@ -31,34 +31,10 @@ inline const Status& UnmovedError() {
 
 }  // namespace internal
 
-// The operations: see the head of this header.
+// Those that read, which the iterator of a snapshot (dbm/snapshot_cursor.h) has, too.
 template <class C>
-class CursorOperations {
+class CursorReads {
  public:
-  // Runs Process for the current record's key.
-  template <Visitor V>
-  Status Process(V&& visitor) {
-    if (!self().Valid()) return End();
-    return self().database().Process(self().key(), std::forward<V>(visitor));
-  }
-
-  template <class V>
-  requires(!Visitor<V>) Status Process(V&&) { return internal::RefuseVisitor<V>(); }
-
-  // Replaces the record's value. NotFound if the record was removed.
-  Status Set(StringArg value) {
-    if (!self().Valid()) return End();
-    return self().database().Replace(self().key(), value);
-  }
-
-  // Removes the record and moves to the next one. NotFound if the record was already removed.
-  Status Remove() {
-    if (!self().Valid()) return End();
-    Status status = self().database().Remove(self().key());
-    self().Next();
-    return status;
-  }
-
   // Copies the key and the value, each unless its pointer is nullptr, and moves to the next record.
   Status Step(std::string* key, std::string* value = nullptr) HAKO_TRY {
     if (!self().Valid()) return End();
@@ -82,9 +58,44 @@ class CursorOperations {
     return self().Valid();
   }
 
+ protected:
+  // Returns status() if that is an error, else NotFound.
+  Status End() { return self().status().ok() ? AbsentError() : Status(self().status()); }
+
  private:
   C& self() { return static_cast<C&>(*this); }
-  Status End() { return self().status().ok() ? AbsentError() : Status(self().status()); }
+};
+
+// The operations: see the head of this header.
+template <class C>
+class CursorOperations : public CursorReads<C> {
+ public:
+  // Runs Process for the current record's key.
+  template <Visitor V>
+  Status Process(V&& visitor) {
+    if (!self().Valid()) return this->End();
+    return self().database().Process(self().key(), std::forward<V>(visitor));
+  }
+
+  template <class V>
+  requires(!Visitor<V>) Status Process(V&&) { return internal::RefuseVisitor<V>(); }
+
+  // Replaces the record's value. NotFound if the record was removed.
+  Status Set(StringArg value) {
+    if (!self().Valid()) return this->End();
+    return self().database().Replace(self().key(), value);
+  }
+
+  // Removes the record and moves to the next one. NotFound if the record was already removed.
+  Status Remove() {
+    if (!self().Valid()) return this->End();
+    Status status = self().database().Remove(self().key());
+    self().Next();
+    return status;
+  }
+
+ private:
+  C& self() { return static_cast<C&>(*this); }
 };
 
 }  // namespace hako

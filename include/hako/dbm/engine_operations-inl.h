@@ -196,8 +196,7 @@ Status EngineOperations<D, Space, Engine>::ProcessState(StateRef visitor, const 
       if (!on_damage) return Expiry::MalformedError();
       return on_damage(Expiry::MalformedError()), absl::OkStatus();
     }
-    const bool is_expired = record->time != Expiry::kNever && record->time <= now && expiry_->IsPast(record->time);
-    return is_expired ? absl::OkStatus() : visitor(key, record->value, record->time);
+    return expiry_->WasPast(record->time, now) ? absl::OkStatus() : visitor(key, record->value, record->time);
   };
   return ProcessStoredState(note, show, on_damage);
 }

@@ -100,8 +100,10 @@ class Expiry {
   // Whether a record with this expiry time has expired. IsPast also registers that an operation
   // reports the record absent.
   bool HasPassed(std::uint64_t time) const { return time != kNever && time <= Now(); }
-  bool IsPast(std::uint64_t time) const {
-    if (!HasPassed(time)) return false;
+  bool IsPast(std::uint64_t time) const { return time != kNever && WasPast(time, Now()); }
+  // As IsPast, at an earlier moment at which Now() returned `now`.
+  bool WasPast(std::uint64_t time, std::uint64_t now) const {
+    if (time == kNever || time > now) return false;
     sync::RaiseTo(reported_, time);
     return true;
   }

@@ -138,16 +138,6 @@ class MultiOperations {
   // InvalidArgument if `wtime` is not below 1e11.
   Status PushLast(StringArg value, double wtime = -1, std::string* key = nullptr);
 
-  // Sets all records, as they are at one moment (EngineOperations::ProcessState), in another
-  // database of any kind. The first error ends the call.
-  template <class Target>
-  Status Export(Target& target) HAKO_TRY {
-    return self().ProcessState([&target](std::string_view key, std::string_view value, std::uint64_t expire_at) -> Status {
-      return target.Set(key, value, {.expire_at = expire_at});
-    });
-  }
-  HAKO_OR_NO_MEMORY
-
  private:
   static constexpr std::size_t kGroup = 32;
 

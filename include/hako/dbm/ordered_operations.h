@@ -172,6 +172,16 @@ class OrderedReads {
     return self().CountKeys(from, to);
   }
 
+ protected:
+  // Counts the records that the iterator shows, for CountKeys.
+  StatusOr<std::uint64_t> CountShown(std::string_view from, std::optional<std::string_view> to) {
+    std::uint64_t count = 0;
+    auto it = self().MakeIterator();
+    for (it.Jump(from); it.Valid() && !(to && Compare::Compare(it.key(), *to) >= 0); it.Next()) ++count;
+    HAKO_RETURN_IF_ERROR(it.status());
+    return count;
+  }
+
  private:
   D& self() { return static_cast<D&>(*this); }
   template <bool kForward, class Start>

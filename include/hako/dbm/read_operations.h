@@ -1,7 +1,7 @@
 // The operations of every DBM, and of a snapshot of one (dbm/snapshot.h), that read records by key, written once over
 // their primitives Process and Fetch.
 //
-// A class D inherits ReadOperations<D> publicly and provides Process, Fetch and FetchMulti. Threads, linearizability
+// A class D inherits ReadOperations<D> publicly and provides Process, Fetch, FetchMulti and ProcessState. Threads, linearizability
 // and visitors: see dbm/dbm.h. Errors and allocations: see dbm/operations.h.
 //
 // GetMulti is faster than a loop if D overlaps the memory accesses, by its own FetchMulti. In a database whose records
@@ -122,6 +122,16 @@ class ReadOperations {
   // Copies the value of keys[i] into values[i], reusing its capacity, or resets values[i] if
   // absent. InvalidArgument if values.size() < keys.size().
   Status GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values);
+
+  // Sets all records, as they are at one moment (ProcessState in dbm/dbm.h), in another database of any
+  // kind. The first error ends the call.
+  template <class Target>
+  Status Export(Target& target) HAKO_TRY {
+    return self().ProcessState([&target](std::string_view key, std::string_view value, std::uint64_t expire_at) -> Status {
+      return target.Set(key, value, {.expire_at = expire_at});
+    });
+  }
+  HAKO_OR_NO_MEMORY
 
  private:
   D& self() { return static_cast<D&>(*this); }

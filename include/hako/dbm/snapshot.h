@@ -10,6 +10,8 @@
 // take more than its option snapshot_bytes, the oldest one is cancelled: its reads return ResourceExhausted. Updates
 // never fail or wait for a snapshot. Clear makes the reads of earlier snapshots return Aborted.
 //
+// AnyDBM::Snapshot (dbm/any_dbm.h) and TableDBM::Snapshot (table/table_dbm.h) are made of one.
+//
 // Where a writer could not read a damaged value that it had to copy, the readers of that leaf get DataLoss.
 //
 // Records that had expired at the moment are absent; those that expire later stay.
@@ -47,7 +49,7 @@
 namespace hako {
 
 // Inherits
-//   ReadOperations (dbm/read_operations.h)  Get, GetOr, GetSize, Contains, GetMulti
+//   ReadOperations (dbm/read_operations.h)  Get, GetOr, GetSize, Contains, GetMulti, Export
 //   OrderedReads (dbm/ordered_operations.h)
 //     Range, ReverseRange, PrefixRange  records of [from, to) as an input range
 //     CountRange                        the number of records of [from, to)
@@ -103,11 +105,33 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
     return absl::OkStatus();
   }
   // Shows all records in order.
-  Status ProcessEach(EachRef visitor) {
+  Status ProcessEach(EachRef visitor) HAKO_TRY {
     Iterator it = MakeIterator();
     for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
     return it.status();
   }
+  HAKO_OR_NO_MEMORY
+
+  // Shows all records, with their times: see dbm/dbm.h.
+  Status ProcessState(StateRef visitor, const OnDamage& on_damage = {}) HAKO_TRY {
+    Iterator it = MakeIterator();
+    for (it.First(); it.Valid() || (on_damage && it.PassDamage(on_damage)); it.Next())
+      HAKO_RETURN_IF_ERROR(visitor(it.key(), it.value(), it.expire_at()));
+    return it.status();
+  }
+  HAKO_OR_NO_MEMORY
+  // Returns when the record of `key` expires; 0 = never. Returns NotFound if the record is absent.
+  StatusOr<std::uint64_t> GetExpiry(StringArg key) HAKO_TRY {
+    if (database_.expiry() == nullptr) {
+      HAKO_RETURN_IF_ERROR(this->GetSize(key).status());
+      return Expiry::kNever;
+    }
+    std::string stored;
+    Expiry::Record record;
+    HAKO_RETURN_IF_ERROR(FetchRecord(key, &stored, &record));
+    return record.time;
+  }
+  HAKO_OR_NO_MEMORY
 
   // Returns a cursor: see dbm/snapshot_cursor.h.
   Iterator MakeIterator() { return Iterator(database_.MakeStoredIterator(), {moment_, &captured_}, database_.expiry(), now_); }
@@ -118,27 +142,36 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
   std::uint64_t AppliedIndex() const { return moment_->applied_index; }
   // The memory that the snapshot takes for records that were changed since.
   std::uint64_t bytes() const { return captured_.bytes(); }
+  // Ends the snapshot before its destructor does: later reads return FailedPrecondition, also those of its iterators.
+  // REQUIRES: no other thread uses the snapshot (unchecked: it does not count its users)
+  Status Close() HAKO_TRY {
+    if (database_.CheckOpen().ok()) HAKO_RETURN_IF_ERROR(database_.CheckIdle());
+    moment_->End();
+    captured_.Fail(absl::FailedPreconditionError("the snapshot was closed"));
+    return absl::OkStatus();
+  }
+  HAKO_OR_NO_MEMORY
+  // The database of the snapshot.
+  D& database() const { return database_; }
   // OK, or why reads fail.
   Status CheckReads() const {
     HAKO_RETURN_IF_ERROR(database_.CheckReads());
     return captured_.error();
   }
   // For CountRange.
-  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) {
-    Iterator it = MakeIterator();
-    std::uint64_t count = 0;
-    for (it.Jump(from); it.Valid() && !(to && Compare::Compare(it.key(), *to) >= 0); it.Next()) ++count;
-    HAKO_RETURN_IF_ERROR(it.status());
-    return count;
+  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
+    return this->CountShown(from, to);
   }
+  HAKO_OR_NO_MEMORY
 
  private:
   // Held by the snapshot and its iterators; its end ends the capture.
   struct Moment {
     explicit Moment(D& of) : database(of) {}
     Moment(const Moment&) = delete;
-    ~Moment() {
-      if (has_begun && database.CheckOpen().ok()) database.EndCapture(&captured);
+    ~Moment() { End(); }
+    void End() {
+      if (std::exchange(has_begun, false) && database.CheckOpen().ok()) database.EndCapture(&captured);
     }
     D& database;
     Capture captured{true};
@@ -189,13 +222,20 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
   template <class S>
   Status FetchLive(std::string_view key, S& sink) {
     std::string stored;
-    internal::StringSink into{&stored};
-    HAKO_RETURN_IF_ERROR(FetchStored(key, into, [&] { return database_.GetStored(key, &stored); }));
-    const std::optional<Expiry::Record> record = Expiry::Split(stored);
-    if (!record) return Expiry::MalformedError();
-    const bool is_past = record->time != Expiry::kNever && record->time <= now_ && database_.expiry()->IsPast(record->time);
-    if (is_past) return AbsentError();
-    if (char* const out = sink(record->value.size()); out != nullptr) std::memcpy(out, record->value.data(), record->value.size());
+    Expiry::Record record;
+    HAKO_RETURN_IF_ERROR(FetchRecord(key, &stored, &record));
+    if (char* const out = sink(record.value.size()); out != nullptr) std::memcpy(out, record.value.data(), record.value.size());
+    return absl::OkStatus();
+  }
+  // Reads a record in its stored form, of which *record is a view.
+  Status FetchRecord(std::string_view key, std::string* stored, Expiry::Record* record) {
+    internal::StringSink into{stored};
+    HAKO_RETURN_IF_ERROR(FetchStored(key, into, [&] { return database_.GetStored(key, stored); }));
+    if (!into.has_room) return NoMemoryError();
+    const std::optional<Expiry::Record> found = Expiry::Split(*stored);
+    if (!found) return Expiry::MalformedError();
+    if (database_.expiry()->WasPast(found->time, now_)) return AbsentError();
+    *record = *found;
     return absl::OkStatus();
   }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "hako/array/record_key.h"
 #include "hako/base/assert.h"
@@ -26,8 +27,12 @@
 namespace hako {
 
 // Iterator is that of the database, which shows values in their stored form; Capture its sync::CapturedRanges.
+//
+// Inherits CursorReads (dbm/cursor_operations.h)
+//   Step        copies the current record and moves to the next one
+//   PassDamage  report and skip damage
 template <class Iterator, class Capture>
-class SnapshotCursor {
+class SnapshotCursor : public CursorReads<SnapshotCursor<Iterator, Capture>> {
   using Key = typename Capture::Key;
   using Bound = typename Capture::Bound;
   using Range = typename Capture::Range;
@@ -50,8 +55,8 @@ class SnapshotCursor {
   void JumpLower(StringArg key, bool inclusive = false) { JumpTo(key, inclusive, false); }
 
   // Moves to the next or the previous record. Does nothing if the cursor is at no record.
-  void Next() { Step(true); }
-  void Previous() { Step(false); }
+  void Next() { Move(true); }
+  void Previous() { Move(false); }
 
   // Whether the cursor is at a record.
   bool Valid() const { return is_valid_; }
@@ -76,6 +81,13 @@ class SnapshotCursor {
     HAKO_DCHECK(Valid());
     return time_;
   }
+  // Returns about how many records from the current one on are below `key`, by those that are there now. REQUIRES: Valid()
+  std::uint64_t CountAbout(StringArg key) requires requires(Iterator& it, std::string_view bound) { it.CountAbout(bound); }
+  {
+    HAKO_DCHECK(Valid());
+    if (leaf_ != nullptr) live_.JumpUpper(KeyHere(), true);  // the next move from a captured record jumps anyway
+    return live_.Valid() ? live_.CountAbout(key) : 0;
+  }
   // OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
   // Makes the captured ranges drop the records below the current one, if no other reader needs it. REQUIRES: Valid()
@@ -83,21 +95,22 @@ class SnapshotCursor {
     HAKO_DCHECK(Valid());
     captured_->Pass(KeyHere());
   }
-  // After DataLoss: continues after the damage, in the direction of the last move. More damage may follow. Returns false
-  // if there is nothing to skip.
-  bool SkipDamage() {
+  // After DataLoss: continues after the damage, in the direction of the last move. More damage may follow. The damage of a
+  // captured leaf is shown once after each jump, also if the cursor turns. Returns false if there is nothing to skip.
+  bool SkipDamage() HAKO_TRY {
     if (!absl::IsDataLoss(status_)) return false;
     const bool was_captured = std::exchange(is_at_damaged_, false);
     const bool is_of_live = !was_captured && absl::IsDataLoss(live_.status()) && live_.SkipDamage();
     if (!was_captured && !is_of_live && !is_malformed_) return false;
     if (std::exchange(is_malformed_, false)) {  // the record itself is skipped
       is_valid_ = true;
-      Step(is_upwards_);
+      Move(is_upwards_);
       return true;
     }
     Show([&] { Find(is_of_live); });
     return true;
   }
+  HAKO_CATCH_NO_MEMORY(End(NoMemoryError()); return true;)
 
  private:
   typename Capture::KeyView KeyHere() const {
@@ -127,13 +140,14 @@ class SnapshotCursor {
     from ? SetFrom(*from) : from_.reset();
     is_inclusive_ = inclusive;
     is_upwards_ = upwards;
-    damaged_ = nullptr;
+    damaged_.clear();
+    is_malformed_ = false;
     Show([&] { Find(false); });
   }
   HAKO_CATCH_NO_MEMORY(End(NoMemoryError());)
 
   // Moves one record further, and further yet while the record had expired.
-  void Step(bool upwards) HAKO_TRY {
+  void Move(bool upwards) HAKO_TRY {
     if (!is_valid_) return;
     Show([&] { StepOnce(upwards); });
   }
@@ -156,7 +170,7 @@ class SnapshotCursor {
     }
     value_ = record->value;
     time_ = record->time;
-    return time_ == Expiry::kNever || time_ > now_ || !expiry_->IsPast(time_);
+    return !expiry_->WasPast(time_, now_);
   }
   void StepOnce(bool upwards) {
     if (upwards != is_upwards_) {
@@ -235,9 +249,9 @@ class SnapshotCursor {
   // to the end of the range; to nothing, if there are no keys beyond.
   bool Take(Range range) {
     const typename Capture::Leaf& leaf = *range.leaf;
-    if (!leaf.unread().ok() && damaged_ != range.leaf) {
+    if (!leaf.unread().ok() && std::find(damaged_.begin(), damaged_.end(), range.leaf) == damaged_.end()) {
+      damaged_.push_back(range.leaf);
       status_ = leaf.unread();
-      damaged_ = std::move(range.leaf);
       is_at_damaged_ = true;
       return true;
     }
@@ -298,9 +312,9 @@ class SnapshotCursor {
   // The captured leaf of the current record, and its place there; nullptr = the record is that of the live iterator, and
   // there is no captured range before limit_ as long as the captures have this version.
   std::shared_ptr<const typename Capture::Leaf> leaf_;
-  std::shared_ptr<const typename Capture::Leaf> damaged_;  // the last one whose damage was shown
-  bool is_at_damaged_ = false;                             // and not yet skipped
-  std::size_t at_ = 0, begin_ = 0, end_ = 0;               // the range has the records [begin_, end_)
+  std::vector<std::shared_ptr<const typename Capture::Leaf>> damaged_;  // whose damage was shown since the last jump
+  bool is_at_damaged_ = false;                                          // that of the last one was not yet skipped
+  std::size_t at_ = 0, begin_ = 0, end_ = 0;                            // the range has the records [begin_, end_)
   std::optional<Key> limit_;
   std::uint64_t version_ = kNoVersion;
   std::string_view value_;

@@ -102,7 +102,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   // CountRange and RemoveRange (dbm/ordered_operations.h) check the bounds and call these.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckReads());
-    if (this->expiry_ != nullptr) return CountLive(from, to);
+    if (this->expiry_ != nullptr) return this->CountShown(from, to);
     return tree().CountRange({from, to});
   }
   HAKO_OR_NO_MEMORY
@@ -116,7 +116,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
     HAKO_RETURN_IF_ERROR(self.MayRemove());
     std::uint64_t num_live = 0;
     if (this->expiry_ != nullptr) {
-      HAKO_ASSIGN_OR_RETURN(num_live, CountLive(from, to));
+      HAKO_ASSIGN_OR_RETURN(num_live, this->CountShown(from, to));
     }
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, tree().RemoveRange(*writer, {from, to}));
     if (removed > 0 && self.HasAfterUpdate()) HAKO_RETURN_IF_ERROR(self.AfterUpdate());
@@ -143,8 +143,6 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   HAKO_INLINE Status FetchStored(std::string_view key, S& sink) {
     return tree().template Fetch<true>(writers_, key, sink);
   }
-  // CountKeys of the records that have not expired.
-  StatusOr<std::uint64_t> CountLive(std::string_view from, std::optional<std::string_view> to);
   template <class ActionT, class V>
   HAKO_INLINE Status ProcessIn(WriterState& writer, std::string_view key, V&& visitor) {
     if constexpr (kMayEvict && IsUpdateRef<std::remove_cvref_t<V>>) {
@@ -177,15 +175,6 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   Status Redo(const format::LogEntry& entry) final;
   Status RedoMulti(const Batch<Action>& batch) final;
 };
-
-template <class D, class Space, Comparator Compare>
-StatusOr<std::uint64_t> TreeOperations<D, Space, Compare>::CountLive(std::string_view from, std::optional<std::string_view> to) {
-  std::uint64_t count = 0;
-  auto it = MakeIterator();
-  for (it.Jump(from); it.Valid() && !(to && Compare::Compare(it.key(), *to) >= 0); it.Next()) ++count;
-  HAKO_RETURN_IF_ERROR(it.status());
-  return count;
-}
 
 template <class D, class Space, Comparator Compare>
 Status TreeOperations<D, Space, Compare>::ProcessEach(EachRef visitor) HAKO_TRY {

@@ -20,7 +20,8 @@
 // Limits: TableLimits (table/schema.h).
 //
 // Thread-safe, except Close and the destructor. The table has no lock: writers of different rows
-// run concurrently, and readers take no lock. A query is not a snapshot: see table/query.h.
+// run concurrently, and readers take no lock. A query is not a snapshot (table/query.h), but Snapshot shows the table
+// as it was at one moment.
 // Visitors may read the table, but not change it.
 //
 // Errors: as in base/status.h. An absent row is NotFound, and a row that should not exist is
@@ -174,6 +175,17 @@ class TableDBM {
   StatusOr<bool> Contains(StringArg key);
   // Returns the number of rows, which is exact while none is added or removed.
   StatusOr<std::uint64_t> Count();
+
+  // Returns a read-only view of the table as it is now: its rows, their number, the columns and the indices. It is a
+  // TableDBM that is open for reading only, with all the queries of one; changes return FailedPrecondition. It shows all
+  // of a batch or nothing of it. Columns and indices are those of the moment: an index that is created later is not in
+  // it, and one that is dropped later stays in it, which takes memory for its entries.
+  //
+  // Taking it stops writers for a moment, and reads the columns and indices. For its memory and for what ends its reads
+  // see dbm/snapshot.h; the limit is the option snapshot_bytes of the tree, and GetStats().snapshot_bytes of the snapshot
+  // is what it takes. Clear of the table does not end it. The table must outlive it, and it its rows and queries.
+  // Returns Unimplemented for a snapshot.
+  StatusOr<std::unique_ptr<TableDBM>> Snapshot();
 
   // Returns a query of all rows (table/query.h). The table must outlive it.
   Query Select() { return Query(core_.get()); }
