@@ -59,7 +59,8 @@ class LogPlace {
   // `taken_back`: what becomes of the database if the opening fails.
   LogPlace(const std::string& database, const FileOptions& options, TakeBack taken_back = TakeBack::kNothing)
       : path_(LogPathOf(database)), taken_back_(taken_back) {
-    options_.lock_timeout = options.lock_timeout;
+    may_be_in_use_ = options.beside_readers && options.mode == OpenMode::kReadOnly;
+    if (!may_be_in_use_) options_.lock_timeout = options.lock_timeout;
     drops_others_ = options.mode == OpenMode::kTruncate;
     options_.huge_pages = false;
   }
@@ -74,6 +75,9 @@ class LogPlace {
   TakeBack taken_back() const { return taken_back_; }
   // Whether there is a file or a path.
   bool is_known() const { return file_.has_value() || !path_.empty(); }
+
+  // Whether the database is opened as a reader beside a writer, which has the log locked.
+  bool may_be_in_use() const { return may_be_in_use_; }
 
   // Opens the log that the database needs. DataLoss if there is none.
   StatusOr<LogFile> OpenExisting(bool writable) {
@@ -233,6 +237,7 @@ class LogPlace {
 
   UpdateSource* source_ = nullptr;
   bool drops_others_ = false;
+  bool may_be_in_use_ = false;
   std::optional<LogFile> file_;
   std::string path_;  // empty: file_ is the log, or there is none
   TakeBack taken_back_ = TakeBack::kNothing;
