@@ -443,6 +443,7 @@ class PageStore {
   // REQUIRES: the superblock of the last checkpoint can be read in the file (unchecked: the device does not tell)
   std::uint64_t OldestNeeded() {
     const ReadersFile::Pins pins = LookAtReaders();
+    if (pins.oldest == ReadersFile::kNone) return pins.oldest;
     const std::uint64_t least = readers_max_ != 0 ? space_.OldestWithin(readers_max_) : 0;
     if (pins.oldest >= least) return pins.oldest;
     readers_->CutOffBelow(least);
