@@ -40,6 +40,7 @@ Status AnyOptions::CheckKinds() const {
                         {"max_bytes", max_bytes.has_value(), {kBaby, kBaby}},
                         {"width", width.has_value(), {kArray, kArray}},
                         {"cache_bytes", cache_bytes.has_value(), {kTree, kArray}},
+                        {"reader_bytes", reader_bytes.has_value(), {kTree, kArray}},
                         {"checkpoint_bytes", checkpoint_bytes.has_value(), {kTree, kArray}},
                         {"raw", raw, {kTree, kTree}}};
   for (const Option& option : all) {

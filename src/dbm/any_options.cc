@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kThereAre =
     "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, "
+    "reader_bytes, "
     "log_bytes, snapshot_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
     "durability, sync_interval, reclaim_bytes, unproven, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min "
     "and "
@@ -86,6 +87,7 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "capacity_records") return TakeNumber(value, kMax, &options->capacity_records);
   if (name == "reclaim_bytes") return TakeNumber(value, kMax, &options->reclaim_bytes.emplace());
   if (name == "unproven") return TakeUnproven(value, &options->unproven_updates);
+  if (name == "reader_bytes") return TakeNumber(value, kMax, &options->reader_bytes.emplace());
   if (name == "checkpoint_bytes") return TakeNumber(value, kMax, &options->checkpoint_bytes.emplace());
   if (name == "log_bytes") return TakeNumber(value, kMax, &options->log_bytes.emplace());
   if (name == "snapshot_bytes") return TakeNumber(value, kMax, &options->snapshot_bytes.emplace());

@@ -77,9 +77,16 @@ StatusOr<MemoryMapParallelFile> MemoryMapParallelFile::Open(const std::string& p
   if (writable) posix->LimitTo(map.size);
   const bool huge_pages = options.huge_pages && (options.grow_min == 0 || options.grow_min >= MapPaging::kHugePage);
   MemoryMapParallelFile file(map, std::move(posix), size, huge_pages);
+  file.reads_by_call_ = options.beside_readers && !writable;
   HAKO_RETURN_IF_ERROR(file.posix_->DropContent());
   file.posix_->set_take_back(TakeBack::kNothing);
   return file;
+}
+
+Status MemoryMapParallelFile::ReadByCall(std::uint64_t offset, std::span<std::byte> out) const {
+  const int error = ReadFully(posix_->fd(), offset, out);
+  if (error == 0) return absl::OkStatus();
+  return SystemError(error, absl::StrCat("cannot read ", out.size(), " bytes at offset ", offset, " of ", path()));
 }
 
 Status MemoryMapParallelFile::WriteLong(std::uint64_t offset, std::span<const std::byte> in) {

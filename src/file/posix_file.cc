@@ -221,7 +221,8 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
   key_ = {.device = opened.st_dev, .inode = opened.st_ino};
   HAKO_ASSIGN_OR_RETURN(identity_, IdentityOf(fd_, opened));
   counts_blocks_ = CountsBlocks(fd_);
-  const Status locked = lock_.Acquire(fd_, key_, writable_, deadline, path_);
+  const Status locked =
+      lock_.Acquire(fd_, key_, writable_, deadline, path_, options_.beside_readers && options_.mode != OpenMode::kTruncate);
   if (absl::IsUnavailable(locked)) take_back_ = TakeBack::kNothing;  // another opener already uses the file that was created here
   HAKO_RETURN_IF_ERROR(locked);
   // While this thread waited, the holder may have replaced or removed the file.
@@ -265,6 +266,7 @@ Status PosixFile::DropContent() {
   }
   NoteSize(0, false);
   WriteInPlace(fd_);
+  if (options_.beside_readers) lock_.AdmitReaders();
   return absl::OkStatus();
 }
 

@@ -101,8 +101,9 @@ std::string ManPage(const CLI::App& root) {
       " of a tree in memory, loaded and saved whole; ", Bold(".hktb"),
       " a table of rows, for 'hako table' and the commands on whole files. ", "Options may follow after a question mark, as in ",
       Plain("'db.hkh?num_records=1m,file=pos'"),
-      ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, log_bytes, "
-      "snapshot_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
+      ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, "
+      "log_bytes, snapshot_bytes, "
+      "log_archive, expiry, capacity_bytes, capacity_records, "
       "durability, "
       "sync_interval, reclaim_bytes, unproven, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min, "
       "grow_max. Options "

@@ -81,6 +81,38 @@ TEST_P(BesideTest, ANewDatabaseDoesNotReplaceTheLogOfAnother) {
   EXPECT_EQ(CountIn("a"), 50u);
 }
 
+// A log that has no updates yet still tells that a database was here: its file has all the records.
+TEST_P(BesideTest, ALogWithoutUpdatesTellsOfALostFile) {
+  {
+    const auto db = Open("live");
+    ASSERT_THAT(db, IsOk());
+    Fill(**db, 0, 50);
+    ASSERT_THAT((*db)->Close(), IsOk());
+  }
+  const auto live = Open("live");
+  ASSERT_THAT(live, IsOk());
+  CopyAsKilled(Path("live"), Path("a"));
+  const std::string log = ReadWhole(Path("a") + "-log");
+  ASSERT_GT(log.size(), 0u);
+  fs::rename(Path("a"), Path("moved"));
+  for (const char* const options : {"", "durability=none"}) {
+    EXPECT_THAT(Open("a", options).status(),
+                RefusedWith("there is no file " + fs::canonical(dir_.path()).string() + "/a" + GetParam().suffix));
+    EXPECT_FALSE(fs::exists(Path("a")));
+    EXPECT_TRUE(ReadWhole(Path("a") + "-log") == log);
+  }
+  fs::rename(Path("moved"), Path("a"));
+  EXPECT_EQ(CountIn("a"), 50u);
+}
+
+// The log of a creation that was killed before it was complete is no such log.
+TEST_P(BesideTest, AnUnfinishedLogTellsOfNoFile) {
+  for (const std::string& bytes : {std::string(), std::string(16 << 10, '\0')}) {
+    std::ofstream(Path("a") + "-log") << bytes;
+    EXPECT_EQ(CountIn("a"), 0u);
+  }
+}
+
 TEST_P(BesideTest, ALogCanBeMovedAfterItsFile) {
   MakeKilled("a");
   fs::rename(Path("a"), Path("moved"));

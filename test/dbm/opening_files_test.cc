@@ -78,6 +78,7 @@ class MemoryForOpenings {
   void Begin(const AnyOptions& options) {
     for (std::uint64_t call = 1; call < 100; ++call) {
       fs::remove(options.path);
+      fs::remove(options.path + "-log");
       CallFault fault{.how = CallFault::How::kKills, .call = call};
       fault.names = fault.removes = true;
       const Outcome outcome = RunProcess([&](auto) {

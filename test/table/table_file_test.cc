@@ -110,6 +110,22 @@ TEST_P(TableFileTest, AnswersAndChangesInEachWay) {
   EXPECT_THAT(table->Verify(), IsOk());
 }
 
+// Another process, or handle, reads the last checkpoint while the table is written (file/readers_file.h).
+TEST_P(TableFileTest, ReadersShowTheLastCheckpointBesideAWriter) {
+  ASSERT_OK_AND_ASSIGN(const auto table, TableDBM::Open(path_, Options(GetParam())));
+  for (int i = 0; i < 500; ++i) ASSERT_THAT(table->Put("row" + std::to_string(i), {{"n", i}}), IsOk());
+  ASSERT_THAT(table->Synchronize(SyncMode::kHard), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto reader, TableDBM::Open(path_, Options(GetParam(), OpenMode::kReadOnly)));
+  for (int round = 0; round < 4; ++round) {
+    EXPECT_THAT(table->Select().Update({{"n", 1000 + round}}), IsOkAndHolds(500u));
+    ASSERT_THAT(table->Synchronize(SyncMode::kHard), IsOk());
+  }
+  EXPECT_THAT(reader->Select().Where(Column("n") < 500).Count(), IsOkAndHolds(500u));
+  EXPECT_THAT(reader->Verify(), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto newer, TableDBM::Open(path_, Options(GetParam(), OpenMode::kReadOnly)));
+  EXPECT_THAT(newer->Select().Where(Column("n") == 1003).Count(), IsOkAndHolds(500u));
+}
+
 // A page of 128 bytes: keys of rows and values of indices up to their limits, as in any other.
 TEST_P(TableFileTest, SmallestPagesTakeTheLongestKeys) {
   TableOptions options = Options(GetParam());

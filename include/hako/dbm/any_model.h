@@ -212,6 +212,7 @@ class AnyDatabase {
   virtual Status CopyTo(const std::string& path) = 0;
   virtual Status Verify() = 0;
   virtual StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) = 0;
+  virtual StatusOr<std::unique_ptr<AnyDatabase>> Refresh() const = 0;  // nullptr if this is the newest
   virtual Stats GetStats() = 0;
   virtual Inspection Inspect() = 0;
   virtual bool IsWritable() const = 0;
@@ -395,6 +396,15 @@ class AnyModel : public AnyDatabase {
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) override {
     if constexpr (requires { db_->Scrub(options); }) return db_->Scrub(options);
     return NothingToScrub(db_->CheckIdle());
+  }
+  StatusOr<std::unique_ptr<AnyDatabase>> Refresh() const override {
+    if constexpr (requires { db_->Refresh(); }) {
+      HAKO_ASSIGN_OR_RETURN(auto newer, db_->Refresh());
+      return newer == nullptr ? nullptr : std::make_unique<AnyModel>(std::move(newer));
+    } else {
+      HAKO_RETURN_IF_ERROR(db_->CheckOpen());
+      return absl::FailedPreconditionError("Refresh: only readers of trees and arrays in files have newer checkpoints");
+    }
   }
   Stats GetStats() override { return db_->GetStats(); }
   Inspection Inspect() override { return db_->Inspect(); }

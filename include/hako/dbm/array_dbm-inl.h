@@ -20,7 +20,9 @@ auto ArrayDBM<FileT>::Open(const std::string& path, const ArrayOptions& options,
 requires PathFile<FileT> HAKO_TRY {
   Status checked = LimitsFor(options).status();
   if (checked.ok() && file_options.mode == OpenMode::kTruncate && options.width == 0) checked = NoWidthError();
-  return Home::template OpenAt<ArrayDBM, FileT>(path, options, file_options, std::move(checked));
+  HAKO_ASSIGN_OR_RETURN(auto dbm, Home::template OpenPath<ArrayDBM>(path, options, file_options, checked));
+  if (!dbm->IsWritable()) dbm->reopen_ = [path = CanonicalOf(path), options, file_options] { return Open(path, options, file_options); };
+  return dbm;
 }
 HAKO_OR_NO_MEMORY
 
@@ -44,6 +46,7 @@ auto ArrayDBM<FileT>::Open(FileT file, LogPlace<LogFile> log, const ArrayOptions
   }
   HAKO_ASSIGN_OR_RETURN(auto store, tree::PageStore<FileT>::Open(std::move(file), RecordKeyComparator::kName, NoCodec::kName, options.width,
                                                                  array::kArrayFileKind));
+  Home::WatchReaders(*store, log, options);
   const format::TreeSuperBlock super = store->super();
   const unsigned width = super.page_size;
   HAKO_RETURN_IF_ERROR(array::CheckWidth(width));

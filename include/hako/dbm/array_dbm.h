@@ -39,6 +39,7 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/pool_home.h"
 #include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/path.h"
 #include "hako/tree/file/buffer_pool.h"
 
 namespace hako {
@@ -99,6 +100,16 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
   // to read.
   Inspection Inspect();
 
+  // See PoolHome.
+  StatusOr<std::unique_ptr<ArrayDBM>> Refresh() const HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    if (!reopen_) return Home::NoReaderError();
+    HAKO_ASSIGN_OR_RETURN(std::unique_ptr<ArrayDBM> newer, reopen_());
+    if (!newer->IsNewerThan(*this)) newer = nullptr;
+    return newer;
+  }
+  HAKO_OR_NO_MEMORY
+
  private:
   using Base::array;
   using Base::space_;
@@ -124,7 +135,8 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
   Status RemoveAll(typename Space::Deferred& deferred) override { return Base::RemoveAll(deferred); }
   Status VerifyPinned(const typename Home::Pinned& pinned) override;
 
-  std::unique_ptr<array::ArrayPages> pages_;  // the space refers to this object
+  std::unique_ptr<array::ArrayPages> pages_;                     // the space refers to this object
+  std::function<StatusOr<std::unique_ptr<ArrayDBM>>()> reopen_;  // of a reader: opens the newest checkpoint
 };
 
 }  // namespace hako

@@ -186,7 +186,10 @@ Status DatabaseHome<LogFileT>::OpenLog(bool logs, bool has_all, const LogOptions
   // With an archive the log is replayed even if the file has_all. The log may have one more update,
   // which its writer did not complete, and the file must agree with the archive.
   if (named.IsNeeded() && (!has_all || archives)) {
-    HAKO_ASSIGN_OR_RETURN(log, Replay(named, has_all));
+    StatusOr<std::unique_ptr<Log>> replayed = Replay(named, has_all);
+    // A reader beside a writer shows the checkpoint.
+    if (absl::IsUnavailable(replayed.status()) && log_place_.may_be_in_use()) return absl::OkStatus();
+    HAKO_ASSIGN_OR_RETURN(log, std::move(replayed));
   }
   if (!writable_) return log != nullptr ? log->Close() : absl::OkStatus();
   if (archives) return ContinueHistory(named, std::move(log), std::move(archive), options.log_bytes);

@@ -216,9 +216,15 @@ class DatabaseHome {
     if (checked.ok() && file_options.mode == OpenMode::kTruncate) checked = CheckNewArchive(options);
     if (!checked.ok()) return WithPath(path, checked);
     if constexpr (PathFile<FileT>) {  // clang 14 compiles its caller for other files, too
-      HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
-      HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, TakeBackIfNew(file));
-      StatusOr<std::unique_ptr<D>> dbm = D::Open(std::move(file), LogPlace<LogFile>(path, file_options, taken_back), options);
+      StatusOr<FileT> file = FileT::Open(path, FileOptionsFor(options, file_options));
+      if (absl::IsUnavailable(file.status()) && file_options.mode == OpenMode::kReadOnly) {
+        return absl::UnavailableError(absl::StrCat(file.status().message(),
+                                                   ": it cannot be read while it is being written, but its writer can make a copy of it, "
+                                                   "to be read (CopyTo)"));
+      }
+      HAKO_RETURN_IF_ERROR(file.status());
+      HAKO_ASSIGN_OR_RETURN(const TakeBack taken_back, TakeBackIfNew(*file));
+      StatusOr<std::unique_ptr<D>> dbm = D::Open(*std::move(file), LogPlace<LogFile>(path, file_options, taken_back), options);
       if (!dbm.ok()) return WithPath(path, dbm.status());
       (*dbm)->KeepFiles();
       return dbm;

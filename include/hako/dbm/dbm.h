@@ -320,6 +320,10 @@ struct Stats {
   std::uint64_t hits = 0, misses = 0, evictions = 0;
   // Of a tree or array: the snapshots that are open, and the memory that they take.
   std::uint64_t num_snapshots = 0, snapshot_bytes = 0;
+  // Of a tree or array that is open for writing, as its last checkpoint has found them (file/readers_file.h): the
+  // readers in all processes; the epoch of the oldest checkpoint that one of them shows, 0 = unknown; the
+  // bytes of the file that are not reused yet because they or an older checkpoint need them.
+  std::uint64_t num_readers = 0, oldest_reader = 0, reader_bytes = 0;
 };
 
 // Names and texts, for people to read.

@@ -11,7 +11,9 @@ auto HashDBM<FileT>::Open(const std::string& path, const HashOptions& options, c
 requires PathFile<FileT> HAKO_TRY {
   Status checked = CheckOptions(options);
   if (checked.ok()) checked = CheckAccepted(path, options, file_options);
-  return Home::template OpenAt<HashDBM, FileT>(path, options, file_options, std::move(checked));
+  FileOptions alone = file_options;
+  alone.beside_readers = false;  // a hash table has no checkpoints apart
+  return Home::template OpenAt<HashDBM, FileT>(path, options, alone, std::move(checked));
 }
 HAKO_OR_NO_MEMORY
 
@@ -61,6 +63,7 @@ Status HashDBM<FileT>::CheckAccepted(const std::string& path, const HashOptions&
   if constexpr (PathFile<FileT>) {
     if (options.unproven_updates != UnprovenUpdates::kAccept || file_options.mode == OpenMode::kTruncate) return absl::OkStatus();
     file_options.mode = OpenMode::kReadOnly;
+    file_options.beside_readers = false;
     StatusOr<FileT> file = FileT::Open(path, file_options);
     if (absl::IsNotFound(file.status())) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(file.status());

@@ -59,7 +59,8 @@ class LogPlace {
   // `taken_back`: what becomes of the database if the opening fails.
   LogPlace(const std::string& database, const FileOptions& options, TakeBack taken_back = TakeBack::kNothing)
       : path_(LogPathOf(database)), taken_back_(taken_back) {
-    options_.lock_timeout = options.lock_timeout;
+    may_be_in_use_ = options.beside_readers && options.mode == OpenMode::kReadOnly;
+    if (!may_be_in_use_) options_.lock_timeout = options.lock_timeout;
     drops_others_ = options.mode == OpenMode::kTruncate;
     options_.huge_pages = false;
   }
@@ -74,6 +75,9 @@ class LogPlace {
   TakeBack taken_back() const { return taken_back_; }
   // Whether there is a file or a path.
   bool is_known() const { return file_.has_value() || !path_.empty(); }
+
+  // Whether the database is opened as a reader beside a writer, which has the log locked.
+  bool may_be_in_use() const { return may_be_in_use_; }
 
   // Opens the log that the database needs. DataLoss if there is none.
   StatusOr<LogFile> OpenExisting(bool writable) {
@@ -115,7 +119,7 @@ class LogPlace {
   // What Look finds in the place of the log.
   struct Found {
     bool has_history = false;  // a log of this database, whose newest segment belongs to a history with an archive
-    bool is_other = false;     // another log, with updates
+    bool is_other = false;     // another log, with updates, or the log of a database whose file is missing
   };
   // is_mine(id): whether the database has, or had, the log of this id.
   template <class IsMine>
@@ -133,11 +137,18 @@ class LogPlace {
     return Found{};
   }
   // Returns FailedPrecondition if the log there belongs to another database: it may have the newest
-  // updates of a database that was moved or lost. If the database is opened with kTruncate, removes
-  // that log instead.
+  // updates of a database that was moved or lost. If Open has just created the file of the database,
+  // even a log without updates tells that a file was there: the file is made durable before its log,
+  // and removed after it. If the database is opened with kTruncate, removes that log instead.
   Status RefuseOther(const Found& found) const {
     if (!found.is_other) return absl::OkStatus();
     if (drops_others_ && !path_.empty()) return RemoveFile(path_);
+    if (IsNew()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("there is no file ", database(), ", but its log, ", path_,
+                       ": no empty database is created in its place. If the file was moved, move it back, or the log with it; if it was "
+                       "lost, restore a copy of it; else remove the log"));
+    }
     return absl::FailedPreconditionError(absl::StrCat(
         path_.empty() ? "the log" : path_,
         " is the log of another database, or of a file that was here before, and may have its newest updates: it is not overwritten. If "
@@ -176,8 +187,10 @@ class LogPlace {
   }
 
  private:
+  // Whether Open has created the file of the database, which was absent.
+  bool IsNew() const { return taken_back_ == TakeBack::kFile; }
   template <class IsMine>
-  static StatusOr<Found> LookInto(const LogFile& file, IsMine&& is_mine) {
+  StatusOr<Found> LookInto(const LogFile& file, IsMine&& is_mine) const {
     Found found;
     std::uint64_t newest = 0;
     std::array<std::byte, format::kLogSegmentHeader + sizeof(format::LogRecordHeader)> begin;
@@ -188,7 +201,7 @@ class LogPlace {
       if (start.header.magic != format::kLogMagic || start.header.check != CheckOf(start.header)) continue;
       const auto record = std::span(begin).subspan(format::kLogSegmentHeader);
       if (!is_mine(start.header.database)) {
-        found.is_other = found.is_other || std::ranges::any_of(record, [](std::byte byte) { return byte != std::byte{0}; });
+        found.is_other = found.is_other || IsNew() || std::ranges::any_of(record, [](std::byte byte) { return byte != std::byte{0}; });
       } else if (start.header.sequence > newest) {
         newest = start.header.sequence;
         found.has_history = start.history.check == CheckOf(start);
@@ -224,6 +237,7 @@ class LogPlace {
 
   UpdateSource* source_ = nullptr;
   bool drops_others_ = false;
+  bool may_be_in_use_ = false;
   std::optional<LogFile> file_;
   std::string path_;  // empty: file_ is the log, or there is none
   TakeBack taken_back_ = TakeBack::kNothing;

@@ -142,8 +142,8 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
 
   // D::Open of a path: make(SnapshotPlace, LogPlace) returns the database, which is empty.
   template <class Make>
-  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
-                                             Make&& make) {
+  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, FileOptions file_options, Make&& make) {
+    file_options.beside_readers = false;        // a snapshot is replaced as a whole
     Status checked = D::CheckOptions(options);  // before the content may be dropped
     if (checked.ok() && file_options.mode == OpenMode::kTruncate) checked = Home::CheckNewArchive(options);
     if (!checked.ok()) return Home::WithPath(path, checked);

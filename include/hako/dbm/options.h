@@ -188,6 +188,11 @@ struct TreeOptions {
   // and indices disagree.
   bool raw = false;
   std::uint64_t snapshot_bytes = std::uint64_t{256} << 20;  // see BabyOptions
+  // Bytes of the file that may wait for readers of older checkpoints in other processes (file/readers_file.h)
+  // before they are reused; 0 = no limit. If a reader of an older checkpoint is there when the database is opened for
+  // writing, all free space of the file may be waiting for it. Beyond the limit the readers of the oldest checkpoints are cut off at the
+  // next checkpoint: their reads of pages that they have not cached return Aborted until they Refresh.
+  std::uint64_t reader_bytes = std::uint64_t{1} << 30;
 };
 
 // Options of ArrayDBM.
@@ -205,6 +210,7 @@ struct ArrayOptions {
   std::string log_archive = {};
   std::chrono::milliseconds sync_interval{0};
   std::uint64_t snapshot_bytes = std::uint64_t{256} << 20;  // see BabyOptions
+  std::uint64_t reader_bytes = std::uint64_t{1} << 30;      // see TreeOptions
 };
 
 // Options of MemoryArrayDBM.

@@ -18,6 +18,42 @@ StatusOr<tree::PoolLimits> PoolHome<FileT, Codec>::LimitsOf(const Options& optio
 }
 
 template <File FileT, PageCodec Codec>
+template <class D, class Options>
+StatusOr<std::unique_ptr<D>> PoolHome<FileT, Codec>::OpenPath(const std::string& path, const Options& options, FileOptions file_options,
+                                                              const Status& checked) {
+  file_options.beside_readers = true;
+  if (file_options.mode != OpenMode::kReadOnly || !checked.ok())
+    return Home::template OpenAt<D, FileT>(path, options, file_options, checked);
+  // A writer may change the superblock, the size of the file and the log while they are read here one after the
+  // other; then the next try finds them in agreement.
+  static constexpr int kTries = 4;
+  for (int tries = 1;; ++tries) {
+    StatusOr<std::unique_ptr<ReaderSlot>> slot = ReaderSlot::Take(path);
+    file_options.beside_readers = slot.ok();
+    StatusOr<std::unique_ptr<D>> dbm = Home::template OpenAt<D, FileT>(path, options, file_options, checked);
+    if (!slot.ok()) {
+      if (!absl::IsUnavailable(dbm.status())) return dbm;
+      return absl::UnavailableError(absl::StrCat(dbm.status().message(), "; to read it beside its writer: ", slot.status().message()));
+    }
+    PoolHome* const home = dbm.ok() ? dbm->get() : nullptr;
+    if (home != nullptr) {
+      HAKO_RETURN_IF_ERROR(home->store().SetReader(*std::move(slot)));
+      if (home->store().CheckReader().ok() || tries == kTries) return dbm;
+    } else if (!absl::IsDataLoss(dbm.status()) || tries == kTries) {
+      return dbm;
+    }
+  }
+}
+
+template <File FileT, PageCodec Codec>
+bool PoolHome<FileT, Codec>::IsNewerThan(const PoolHome& other) const {
+  const format::TreeSuperBlock &mine = store().super(), &its = other.store().super();
+  if (mine.file_id != its.file_id || mine.secret != its.secret) return true;
+  if (mine.sequence != its.sequence) return mine.sequence > its.sequence;
+  return HasReplayed() && (!other.HasReplayed() || space().log().position().lsn > other.space().log().position().lsn);
+}
+
+template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::Begin(const LogOptions& options, std::chrono::milliseconds sync_interval, bool is_new) {
   const auto begin = [&]() -> Status {
     // A killed process may have left the superblock only in the page cache, while the device has
@@ -159,8 +195,7 @@ template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->records().CheckIdle());
   if (!writable_) {  // no checkpoint replaces the superblock meanwhile
-    const log::NamedLog named = LogInFile();
-    if (named.IsNeeded() && space().log().position().lsn != named.from.lsn)
+    if (HasReplayed())
       return absl::FailedPreconditionError(
           "CopyTo: the newest updates are in the log of a killed process only; open the database for writing, and close it");
   }
@@ -187,7 +222,7 @@ Status PoolHome<FileT, Codec>::Verify() HAKO_TRY {
   HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
   Status status = CatchNoMemory([&] { return VerifyPinned(pinned); });
   Unpin();
-  return status;
+  return store().Explain(std::move(status));
 }
 HAKO_OR_NO_MEMORY
 
@@ -205,6 +240,7 @@ StatusOr<ScrubProgress> PoolHome<FileT, Codec>::Scrub(const ScrubOptions& option
   const Status checked = CatchNoMemory([&] { return scrub_.Check(&progress); });
   Unpin();
   HAKO_RETURN_IF_ERROR(checked);
+  HAKO_RETURN_IF_ERROR(store().CheckReader());  // else the damage would be that of another checkpoint
   return progress;
 }
 HAKO_OR_NO_MEMORY
@@ -222,6 +258,10 @@ Stats PoolHome<FileT, Codec>::GetStats() {
   stats.num_buckets = space().num_pages();
   stats.epoch = store().num_commits();
   stats.synced_at = store().synced_at();
+  const auto readers = store().reader_counts();
+  stats.num_readers = readers.num_readers;
+  stats.oldest_reader = readers.oldest;
+  stats.reader_bytes = readers.bytes;
   AddDeviceCounters(store().file(), &stats);
   this->records().AddSnapshotStats(&stats);
   return stats;

@@ -1,6 +1,10 @@
 // The home of the databases whose pages are in a buffer pool over a file (tree/file/buffer_pool.h): TreeDBM
 // and ArrayDBM. Its checkpoints, copies, rebuilds and checks do not depend on the content of the pages.
 //
+// Any number of processes may read the file while one writes it: a database that is opened by its path with
+// OpenMode::kReadOnly shows one checkpoint, which its writer keeps for it (file/readers_file.h). It also has the
+// updates since then if the log is not in use: the process that made them was killed. Refresh opens a newer one.
+//
 // A database class inherits PoolHome publicly, beside its engine's operations. It overrides
 // DescribeTree, RemoveAll and VerifyPinned.
 //
@@ -26,6 +30,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/options.h"
 #include "hako/file/read_only_view.h"
+#include "hako/file/readers_file.h"
 #include "hako/storage/scrub_progress.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/sticky_status.h"
@@ -74,6 +79,13 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   // Moves the clock of a copy forward to that of the original (dbm/expiry.h).
   void NoteClock(std::uint64_t latest) final { store().NoteClock(latest); }
+  // StatusOr<std::unique_ptr<D>> Refresh() const, of each database class D.
+  // Of a database that was opened by its path with OpenMode::kReadOnly: opens the newest checkpoint, as another
+  // database with an empty cache, and returns it; nullptr if this one is the newest. This one, its cursors and
+  // snapshots go on to show the older checkpoint until it is closed, so any threads may use it meanwhile. A
+  // reader whose reads return Aborted was cut off (reader_bytes in dbm/options.h), and goes on here.
+  // FailedPrecondition if it was opened in another way.
+
   // num_records is current; the sizes are those of the last checkpoint. free_bytes is 0 until it is
   // determined by the first checkpoint, copy, Verify, ShouldBeRebuilt or Inspect since Open.
   Stats GetStats();
@@ -121,6 +133,25 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   using PinnedSpace = tree::BufferPool<ReadOnlyView<FileT>, Codec>;
   StatusOr<std::unique_ptr<PinnedSpace>> OpenPinned(const Pinned& pinned) const;
 
+  // ---- readers beside a writer ----
+
+  // Opens the database of class D at `path`, as DatabaseHome::OpenAt. With OpenMode::kReadOnly as a reader, or
+  // without a writer if the file of the readers cannot be made.
+  template <class D, class Options>
+  static StatusOr<std::unique_ptr<D>> OpenPath(const std::string& path, const Options& options, FileOptions file_options,
+                                               const Status& checked);
+  // Whether this database shows a later state than `other`, or another file.
+  bool IsNewerThan(const PoolHome& other) const;
+  static Status NoReaderError() {
+    return absl::FailedPreconditionError("Refresh: the database was not opened by its path with OpenMode::kReadOnly");
+  }
+
+  // Call in Open, before MakeSpace: no space is reused that readers need.
+  template <class Options>
+  static void WatchReaders(tree::PageStore<FileT>& store, const LogPlace<log::LogFileOf<FileT>>& log, const Options& options) {
+    if (store.file().IsWritable() && !log.database().empty()) store.WatchReaders(log.database(), options.reader_bytes);
+  }
+
   // Call at the end of Open: replays the log, and begins a new one. REQUIRES: the engine has its
   // root
   Status Begin(const LogOptions& options, std::chrono::milliseconds sync_interval, bool is_new);
@@ -148,7 +179,11 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   Status MayReplay() final;
   Status CloseFile() final;
   void StopThreads() final;
-  Status CloseDevice() final { return store().file().Close(); }
+  Status CloseDevice() final {
+    Status status = store().file().Close();
+    store().LeaveReaders();
+    return status;
+  }
   void SetTakeBack(TakeBack what) final {
     if constexpr (UndoableFile<FileT>) store().file().SetTakeBack(what);
   }
@@ -163,6 +198,8 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   void CheckpointSoon() {
     if (!this->WakeBackground().ok()) space().progress().NoteFailure();
   }
+  // Whether the database has updates of the log that the last checkpoint lacks.
+  bool HasReplayed() const { return LogInFile().IsNeeded() && space().log().position().lsn != LogInFile().from.lsn; }
   Status LogClear(const Status& reserved);
   StatusOr<Pinned> PinNewest();
   void Unpin();

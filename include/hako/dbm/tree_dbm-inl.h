@@ -15,7 +15,9 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 auto TreeDBM<FileT, Compare, Codec>::Open(const std::string& path, const TreeOptions& options, const FileOptions& file_options)
     -> StatusOr<std::unique_ptr<TreeDBM>>
 requires PathFile<FileT> HAKO_TRY {
-  return Home::template OpenAt<TreeDBM, FileT>(path, options, file_options, LimitsFor(options).status());
+  HAKO_ASSIGN_OR_RETURN(auto dbm, Home::template OpenPath<TreeDBM>(path, options, file_options, LimitsFor(options).status()));
+  if (!dbm->IsWritable()) dbm->reopen_ = [path = CanonicalOf(path), options, file_options] { return Open(path, options, file_options); };
+  return dbm;
 }
 HAKO_OR_NO_MEMORY
 
@@ -34,6 +36,7 @@ auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<LogFile> log, con
   using Store = tree::PageStore<FileT>;
   HAKO_ASSIGN_OR_RETURN(
       auto store, Store::Open(std::move(file), Compare::kName, Codec::kName, options.page_size, Store::kKind, Expiry::FirstClock(options)));
+  Home::WatchReaders(*store, log, options);
   const bool is_new = store->super().root == 0;
   if (!is_new) HAKO_RETURN_IF_ERROR(CheckContent(store->super().type, options));
   limits.order = tree::PageView<Compare>::kOrder;

@@ -36,6 +36,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -50,6 +51,7 @@
 #include "hako/dbm/pool_home.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/path.h"
 #include "hako/tree/file/buffer_pool.h"
 
 namespace hako {
@@ -135,6 +137,16 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
   // codec, as pairs of name and text for people to read.
   Inspection Inspect();
 
+  // See PoolHome.
+  StatusOr<std::unique_ptr<TreeDBM>> Refresh() const HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    if (!reopen_) return Home::NoReaderError();
+    HAKO_ASSIGN_OR_RETURN(std::unique_ptr<TreeDBM> newer, reopen_());
+    if (!newer->IsNewerThan(*this)) newer = nullptr;
+    return newer;
+  }
+  HAKO_OR_NO_MEMORY
+
  private:
   using Base::space_;
   using Base::tree;
@@ -155,6 +167,8 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
   }
   Status RemoveAll(typename Space::Deferred& deferred) override { return Base::RemoveAll(deferred); }
   Status VerifyPinned(const typename Home::Pinned& pinned) override;
+
+  std::function<StatusOr<std::unique_ptr<TreeDBM>>()> reopen_;  // of a reader: opens the newest checkpoint
 };
 
 }  // namespace hako

@@ -199,6 +199,10 @@ struct FileOptions {
   std::uint64_t cache_bytes = std::uint64_t{64} << 20;
   // Direct I/O: Close pads the file with zeros to whole blocks.
   bool padding = false;
+  // One holder writes the file beside others that read it, each with this option. Set by databases whose readers
+  // see checkpoints (file/readers_file.h); a truncation still waits for all of them. Mapped files are then read by
+  // system calls, because a map would raise SIGBUS where the writer has cut the file.
+  bool beside_readers = false;
   // Positional files: each write to the device is durable when it returns (O_DSYNC). With a block
   // cache this applies once the cache writes the block. InvalidArgument for a mapped file.
   bool sync = false;

@@ -1,6 +1,8 @@
-// A lock on a file: any number of readers, or one writer.
+// A lock on a file: any number of readers, or one writer; or one writer beside any number of readers of
+// its checkpoints (file/readers_file.h).
 //
-// Between processes it is an OFD lock (fcntl F_OFD_SETLK) on the whole file. It belongs to the open
+// Between processes it is an OFD lock (fcntl F_OFD_SETLK) on the whole file; a writer beside readers has
+// only the first half of all offsets locked, and its readers only the second half. It belongs to the open
 // file description, so it ends with a killed process, and closing another descriptor of the same
 // file does not drop it, unlike a classic POSIX lock. Within the process a registry by (device,
 // inode) is checked first: it tells whether this process is the holder, wakes waiters without
@@ -34,10 +36,15 @@ class FileLock {
   FileLock& operator=(const FileLock&) = delete;
   ~FileLock() { Release(); }
 
-  // Locks the open file `fd` for a writer or a reader. Waits for the current holder until
-  // `deadline`, then returns Unavailable. `path` is for the message.
+  // Locks the open file `fd` for a writer or a reader. `beside`: a writer admits readers that also set this, and
+  // the other way round. Waits for the current holder until `deadline`, then returns Unavailable. `path` is for
+  // the message.
   // REQUIRES: not held; for a writer, `fd` is open for writing
-  Status Acquire(int fd, Key key, bool writer, std::chrono::steady_clock::time_point deadline, const std::string& path);
+  Status Acquire(int fd, Key key, bool writer, std::chrono::steady_clock::time_point deadline, const std::string& path,
+                 bool beside = false);
+  // From now on a writer admits readers beside it.
+  // REQUIRES: a writer holds the lock
+  void AdmitReaders();
 
   // Unlocks. Does nothing if the lock is not held, or in a forked child, which does not hold it.
   // REQUIRES: `fd` is still open
@@ -45,6 +52,8 @@ class FileLock {
 
  private:
   int fd_ = -1;  // -1 = not held
+  bool writer_ = false;
+  unsigned parts_ = 0;  // see file_lock.cc
   pid_t process_ = -1;
   Key key_;
 };

@@ -42,11 +42,16 @@ class MemoryMapParallelFile {
 
   // Movable, not copyable. The destructor closes the file if the owner has not.
   MemoryMapParallelFile(MemoryMapParallelFile&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), map_(other.map_), posix_(std::move(other.posix_)), paging_(std::move(other.paging_)) {}
+      : base_(std::exchange(other.base_, nullptr)),
+        reads_by_call_(other.reads_by_call_),
+        map_(other.map_),
+        posix_(std::move(other.posix_)),
+        paging_(std::move(other.paging_)) {}
   MemoryMapParallelFile& operator=(MemoryMapParallelFile&& other) noexcept {
     if (this != &other) {
       (void)Close();
       base_ = std::exchange(other.base_, nullptr);
+      reads_by_call_ = other.reads_by_call_;
       map_ = other.map_;
       posix_ = std::move(other.posix_);
       paging_ = std::move(other.paging_);
@@ -77,6 +82,8 @@ class MemoryMapParallelFile {
   }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
     HAKO_RETURN_IF_ERROR(CheckInside(offset, out.size(), Size()));
+    if (reads_by_call_) [[unlikely]]
+      return ReadByCall(offset, out);
     LoadPerByte(out.data(), base_ + offset, out.size());
     return absl::OkStatus();
   }
@@ -115,10 +122,13 @@ class MemoryMapParallelFile {
   MemoryMapParallelFile(const AddressRange& map, std::unique_ptr<PosixFile> posix, std::uint64_t size, bool huge_pages)
       : base_(map.base), map_(map), posix_(std::move(posix)), paging_(std::make_unique<MapPaging>(map.base, map.size, size, huge_pages)) {}
 
+  // Reads a file that its writer may cut: see FileOptions::beside_readers.
+  Status ReadByCall(std::uint64_t offset, std::span<std::byte> out) const;
   // Writes by a system call, which neither clears pages before filling them nor faults on each.
   Status WriteLong(std::uint64_t offset, std::span<const std::byte> in);
 
-  std::byte* base_;  // nullptr = closed
+  std::byte* base_;             // nullptr = closed
+  bool reads_by_call_ = false;  // nothing in the map may be used
   AddressRange map_;
   std::unique_ptr<PosixFile> posix_;
   std::unique_ptr<MapPaging> paging_;

@@ -1,5 +1,6 @@
 // Allocates the space of a tree file. Space that the last checkpoint needs is reused only when a
-// later one is durable, and not while a checkpoint is pinned. Some space is reserved, so that a
+// later one is durable, and not while a checkpoint is pinned, by this process or by a reader in
+// another one (file/readers_file.h). Some space is reserved, so that a
 // checkpoint still succeeds on a device that has become full, and removals can make room.
 //
 // One thread at a time.
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <vector>
 
 #include "hako/base/no_memory.h"
@@ -94,27 +94,65 @@ class FileSpace {
 
   // The steps of a commit. PrepareCommit may fail, and changes nothing. Call NoteWritten once a
   // superblock that names the allocated space may be in the file, and Commit once that superblock
-  // is durable.
+  // is durable. `sequence` is that of the superblock. find_oldest() returns the oldest checkpoint that
+  // readers need; the space that this and later ones do not need becomes free.
   void PrepareCommit() { released_.reserve(released_.size() + retired_.size()); }
   void NoteWritten() { map_.ForgetYoung(); }
-  void Commit() {
-    released_.insert(released_.end(), retired_.begin(), retired_.end());
+  template <class F>
+  void Commit(std::uint64_t sequence, F&& find_oldest) {
+    for (const Run& run : retired_) released_.push_back({run, sequence});
     retired_.clear();
+    oldest_ = find_oldest();
     if (num_pins_ == 0) FreeReleased();
     is_moving_ = false;
     if (file_.is_short() && KeepReserve(0).ok()) file_.set_short(false);
   }
   // Returns the end of the space of the state that is about to be committed.
   std::uint64_t EndWithoutRetired() {
-    const std::initializer_list<const std::vector<Run>*> both = {&retired_, &released_};
-    for (const auto* runs : both) {
-      for (const Run& run : *runs) map_.Free(run.place, run.units);
-    }
+    for (const Run& run : retired_) map_.Free(run.place, run.units);
+    for (const Released& run : released_) map_.Free(run.place, run.units);
     const std::uint64_t end = map_.UsedEnd();
-    for (const auto* runs : both) {
-      for (const Run& run : *runs) map_.MarkUsed(run.place, run.units);
-    }
+    for (const Run& run : retired_) map_.MarkUsed(run.place, run.units);
+    for (const Released& run : released_) map_.MarkUsed(run.place, run.units);
     return end;
+  }
+
+  // Call when the free space was found: readers need older checkpoints than the last one, which has
+  // this sequence, so their pages may be in any of the free space.
+  void HoldFree(std::uint64_t sequence) {
+    std::vector<Run> free;
+    std::uint64_t at = format::kTreeFirstUnit;
+    const auto add = [&](std::uint64_t to) {
+      if (to > at) free.push_back({at, to - at});
+    };
+    map_.ForEachUsedRun([&](std::uint64_t place, std::uint64_t units) {
+      add(place);
+      at = place + units;
+    });
+    add(map_.end());
+    released_.clear();
+    released_.reserve(free.size());
+    for (const Run& run : free) {
+      map_.MarkUsed(run.place, run.units);
+      released_.push_back({run, sequence});
+    }
+    oldest_ = 0;
+  }
+  // Returns the oldest checkpoint that may be needed so that no more than `bytes` are kept for
+  // checkpoints before the last one.
+  std::uint64_t OldestWithin(std::uint64_t bytes) const {
+    std::uint64_t units = 0;
+    for (auto run = released_.rbegin(); run != released_.rend(); ++run) {
+      units += run->units;
+      if (units > bytes / format::kTreeUnit) return run->until;
+    }
+    return 0;
+  }
+  // The bytes that are kept for checkpoints before the last one.
+  std::uint64_t released_bytes() const {
+    std::uint64_t units = 0;
+    for (const Released& run : released_) units += run.units;
+    return units * format::kTreeUnit;
   }
 
   // The space of the last checkpoint is not reused until Unpin.
@@ -156,14 +194,20 @@ class FileSpace {
   // A small file at most doubles.
   std::uint64_t GrowthMin() const { return std::min(kRunUnits, map_.end()); }
   void FreeReleased() {
-    for (const Run& run : released_) map_.Free(run.place, run.units);
-    released_.clear();
+    auto run = released_.begin();
+    for (; run != released_.end() && run->until <= oldest_; ++run) map_.Free(run->place, run->units);
+    released_.erase(released_.begin(), run);
   }
 
   TreeFile<FileT>& file_;
   FreeSpaceMap map_;
-  std::vector<Run> retired_;   // freed since the last checkpoint, which still needs them
-  std::vector<Run> released_;  // freed before the last checkpoint; a pinned checkpoint may need them
+  std::vector<Run> retired_;  // freed since the last checkpoint, which still needs them
+  // Freed before the last checkpoint; a pinned checkpoint may need them. In the order of `until`.
+  struct Released : Run {
+    std::uint64_t until;  // the first checkpoint that does not need the run
+  };
+  std::vector<Released> released_;
+  std::uint64_t oldest_ = ~std::uint64_t{0};  // no reader needs a checkpoint before this one
   unsigned num_pins_ = 0;
   bool is_moving_ = false;  // see PreferFront
   // This checkpoint has found no free run of this many units.

@@ -10,7 +10,8 @@
 // Invariants
 //   1. Units that the newer valid superblock reaches are not overwritten: they become free only
 //      when a later Commit is durable. Until the newer superblock is known to be durable, the units
-//      that the other superblock reaches are not overwritten, either.
+//      that the other superblock reaches are not overwritten, either. Nor are those of checkpoints
+//      that readers in other processes show (file/readers_file.h).
 //   2. Images that were put since num_flushes last changed are in memory only. After a Put or a
 //      Commit that failed, unless is_written(), the caller takes back the images that it has put,
 //      and puts them again.
@@ -38,6 +39,7 @@
 #include "hako/base/status.h"
 #include "hako/base/wall_clock.h"
 #include "hako/file/file.h"
+#include "hako/file/readers_file.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/log/update_log.h"
 #include "hako/storage/superblock_slots.h"
@@ -128,6 +130,46 @@ class PageStore {
   std::uint64_t num_commits() const { return num_commits_.load(std::memory_order_relaxed); }
   std::uint64_t synced_at() const { return synced_at_.load(std::memory_order_relaxed); }
 
+  // ---- readers in other processes ----
+
+  // Call before the first Begin: from now on no space is reused that a reader of the database at this path
+  // needs. They keep at most max_bytes; 0 = no limit.
+  void WatchReaders(const std::string& database, std::uint64_t max_bytes) {
+    HAKO_DCHECK(!space_is_known_);
+    readers_ = std::make_unique<ReadersFile>(database);
+    readers_max_ = max_bytes;
+  }
+  // Call after OpenAt or Open for reading: the space of this checkpoint is kept for `reader`.
+  Status SetReader(std::unique_ptr<ReaderSlot> reader) {
+    HAKO_RETURN_IF_ERROR(reader->SetEpoch(super_.sequence));
+    reader_ = std::move(reader);
+    file_.set_reader(reader_.get());
+    return absl::OkStatus();
+  }
+  // Call when the file is closed.
+  void LeaveReaders() {
+    file_.set_reader(nullptr);
+    reader_ = nullptr;
+    readers_ = nullptr;
+  }
+  // Whether the checkpoint is kept for a reader, beside a writer.
+  bool has_reader() const { return reader_ != nullptr; }
+  // Replaces the error of a read if the reader is cut off.
+  Status Explain(Status status) const { return status.ok() ? status : file_.Explain(std::move(status)); }
+  // Returns Aborted if the reader was cut off, so that bytes that were read without a check may be wrong.
+  Status CheckReader() const {
+    return reader_ != nullptr && reader_->IsCutOff() ? reader_->Explain(absl::AbortedError("")) : absl::OkStatus();
+  }
+  // What the last checkpoint has found: the readers that live, the oldest checkpoint that one of them shows (0 if
+  // there is none, or unknown), the bytes that are kept for them.
+  struct ReaderCounts {
+    std::uint64_t num_readers, oldest, bytes;
+  };
+  ReaderCounts reader_counts() const {
+    return {num_readers_.load(std::memory_order_relaxed), oldest_reader_.load(std::memory_order_relaxed),
+            reader_bytes_.load(std::memory_order_relaxed)};
+  }
+
   // Gives the next superblock this clock, if the file has a clock. Any thread may call this.
   void NoteClock(std::uint64_t latest) { sync::RaiseTo(clock_, latest); }
   // See format::TreeSuperBlock. Applies to superblocks that are written from now on, while the
@@ -212,7 +254,8 @@ class PageStore {
     super.end = space_.EndWithoutRetired();
     super.synced_at = WallClock();
     HAKO_RETURN_IF_ERROR(StoreSuper(super));
-    space_.Commit();
+    space_.Commit(super_.sequence, [this] { return OldestNeeded(); });
+    NoteReaders();
     NoteFree(file_.size(), space_.used_bytes());
     return absl::OkStatus();
   }
@@ -287,6 +330,7 @@ class PageStore {
         HAKO_RETURN_IF_ERROR(out.WriteAt((run.place + at) * format::kTreeUnit, part));
       }
     }
+    HAKO_RETURN_IF_ERROR(CheckReader());
     HAKO_RETURN_IF_ERROR(out.Sync());
     Super super = pinned.super;
     super.file_id = RandomSeed();
@@ -297,7 +341,7 @@ class PageStore {
 
  private:
   PageStore(FileT file, const Super& super, PageMap map, const storage::FileKind& kind)
-      : kind_(kind), file_(std::move(file)), super_(super), pages_(file_, std::move(map), super.secret) {
+      : kind_(kind), file_(std::move(file)), super_(super), pages_(file_, std::move(map), super.secret), first_sequence_(super.sequence) {
     NoteSuper();
   }
 
@@ -374,14 +418,38 @@ class PageStore {
       return absl::OkStatus();
     }));
     if (next_id < super_.id_end) free_ids.emplace_back(next_id, super_.id_end);
+    const std::uint64_t size = super_.end * format::kTreeUnit;
+    const bool is_writable = file_.device().IsWritable(), is_held = is_writable && LookAtReaders().oldest < first_sequence_;
+    if (is_held) {
+      map.Grow(std::max<std::uint64_t>(file_.size() / format::kTreeUnit, super_.end));
+      space_.HoldFree(first_sequence_);
+      NoteReaders();
+    }
     space_is_known_ = true;
     NoteFree(file_.size(), space_.used_bytes());
     for (const auto& [first, end] : free_ids) is_free(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end));
-    const std::uint64_t size = super_.end * format::kTreeUnit;
-    if (!file_.device().IsWritable() || file_.size() <= size) return absl::OkStatus();
+    if (!is_writable || is_held || file_.size() <= size) return absl::OkStatus();
     NoteFree(size, space_.used_bytes());
     return file_.Resize(size);  // drops the space that a failed checkpoint has appended
   }
+
+  ReadersFile::Pins LookAtReaders() {
+    const ReadersFile::Pins pins = readers_ != nullptr ? readers_->Look() : ReadersFile::Pins{};
+    num_readers_.store(pins.num_readers, std::memory_order_relaxed);
+    oldest_reader_.store(pins.num_readers != 0 ? pins.oldest : 0, std::memory_order_relaxed);
+    return pins;
+  }
+  // Returns the oldest checkpoint that a reader needs. Cuts off those that keep too much space.
+  // REQUIRES: the superblock of the last checkpoint can be read in the file (unchecked: the device does not tell)
+  std::uint64_t OldestNeeded() {
+    const ReadersFile::Pins pins = LookAtReaders();
+    if (pins.oldest == ReadersFile::kNone) return pins.oldest;
+    const std::uint64_t least = readers_max_ != 0 ? space_.OldestWithin(readers_max_) : 0;
+    if (pins.oldest >= least) return pins.oldest;
+    readers_->CutOffBelow(least);
+    return LookAtReaders().oldest;
+  }
+  void NoteReaders() { reader_bytes_.store(space_.released_bytes(), std::memory_order_relaxed); }
 
   Status WriteMap() {
     const auto write = [this](unsigned level, std::uint64_t node, std::span<const std::byte> bytes) {
@@ -411,6 +479,11 @@ class PageStore {
   std::atomic<std::uint64_t> clock_{0};
   std::uint64_t first_expiry_ = 0;
   bool super_is_durable_ = false;
+  const std::uint64_t first_sequence_;    // of the superblock that Open has read
+  std::unique_ptr<ReadersFile> readers_;  // of a writer
+  std::uint64_t readers_max_ = 0;
+  std::unique_ptr<ReaderSlot> reader_;  // of a reader
+  std::atomic<std::uint64_t> num_readers_{0}, oldest_reader_{0}, reader_bytes_{0};
   bool is_written_ = false;
   std::atomic<std::uint64_t> free_bytes_{0}, num_commits_{0}, synced_at_{0};
 };

@@ -65,27 +65,10 @@ class SharedPageMap {
   // has format::kPageImageMax bytes
   StatusOr<std::size_t> Read(std::uint32_t id, std::span<std::byte> out) {
     HAKO_DCHECK(out.size() >= format::kPageImageMax);
-    for (Entry tried{};;) {
-      Entry entry;
-      {
-        sync::MutexLock lock(mutex_);
-        HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader()));
-        entry = *at;
-        NoteBytes();
-        cut_mutex_.LockShared();
-      }
-      const sync::SharedLock not_cut(cut_mutex_, std::adopt_lock);
-      if (!file_.Has(entry)) return DataLossError(absl::StrCat("page ", id, " lies outside the file"), entry.place() * format::kTreeUnit);
-      const std::uint64_t size = entry.units() * format::kTreeUnit;
-      if (entry.IsNone() || size > out.size())
-        return absl::DataLossError(absl::StrCat("page ", id, " is not in the page map, or too large"));
-      HAKO_RETURN_IF_ERROR(file_.Read(entry, out.first(size)));
-      if (Hash64(out.data(), size, SeedOf(id)) == entry.check) return size;
-      // Otherwise the image may have been moved.
-      if (std::memcmp(&entry, &tried, sizeof(entry)) == 0)
-        return DataLossError(absl::StrCat("page ", id, " fails its checksum"), entry.place() * format::kTreeUnit);
-      tried = entry;
-    }
+    StatusOr<std::size_t> size = ReadImage(id, out);
+    if (size.ok()) [[likely]]
+      return size;
+    return file_.Explain(size.status());
   }
 
   struct ImageRequest {
@@ -121,13 +104,15 @@ class SharedPageMap {
   // wait only for a part. May also return DataLoss if the id has another entry now, because the
   // value was moved, or freed and the id reused.
   Status ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out) {
-    return ReadParts(id, entry, out.size(), [out](std::size_t at, std::size_t size) { return out.subspan(at, size); });
+    Status status = ReadParts(id, entry, out.size(), [out](std::size_t at, std::size_t size) { return out.subspan(at, size); });
+    return status.ok() ? status : file_.Explain(std::move(status));
   }
   // Checks a long value of `size` bytes like ReadLong, with memory for one part only.
   Status CheckLong(std::uint32_t id, const Entry& entry, std::size_t size) {
     const AlignedBuffer buffer = MakeAlignedBuffer(std::min(kLongPart, size));
     char* const bytes = reinterpret_cast<char*>(buffer.get());
-    return ReadParts(id, entry, size, [bytes](std::size_t, std::size_t part) { return std::span(bytes, part); });
+    Status status = ReadParts(id, entry, size, [bytes](std::size_t, std::size_t part) { return std::span(bytes, part); });
+    return status.ok() ? status : file_.Explain(std::move(status));
   }
 
   // ---- changes ----
@@ -228,7 +213,36 @@ class SharedPageMap {
       return ReadNode(entry, level, node, out);
     };
   }
+  StatusOr<std::size_t> ReadImage(std::uint32_t id, std::span<std::byte> out) {
+    for (Entry tried{};;) {
+      Entry entry;
+      {
+        sync::MutexLock lock(mutex_);
+        HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader()));
+        entry = *at;
+        NoteBytes();
+        cut_mutex_.LockShared();
+      }
+      const sync::SharedLock not_cut(cut_mutex_, std::adopt_lock);
+      if (!file_.Has(entry)) return DataLossError(absl::StrCat("page ", id, " lies outside the file"), entry.place() * format::kTreeUnit);
+      const std::uint64_t size = entry.units() * format::kTreeUnit;
+      if (entry.IsNone() || size > out.size())
+        return absl::DataLossError(absl::StrCat("page ", id, " is not in the page map, or too large"));
+      HAKO_RETURN_IF_ERROR(file_.Read(entry, out.first(size)));
+      if (Hash64(out.data(), size, SeedOf(id)) == entry.check) return size;
+      // Otherwise the image may have been moved.
+      if (std::memcmp(&entry, &tried, sizeof(entry)) == 0)
+        return DataLossError(absl::StrCat("page ", id, " fails its checksum"), entry.place() * format::kTreeUnit);
+      tried = entry;
+    }
+  }
+
   Status ReadNode(const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    Status status = ReadStoredNode(entry, level, node, out);
+    return status.ok() ? status : file_.Explain(std::move(status));
+  }
+  Status ReadStoredNode(const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     cut_mutex_.LockShared();
     sync::MutexUnlock unlocked(mutex_);
     const sync::SharedLock not_cut(cut_mutex_, std::adopt_lock);

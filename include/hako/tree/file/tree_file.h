@@ -13,6 +13,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
+#include "hako/file/readers_file.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/sync/sticky_status.h"
 
@@ -29,6 +30,12 @@ class TreeFile {
 
   FileT& device() { return device_; }
   std::uint64_t size() const { return device_.Size(); }
+
+  // The reader that reads this file beside its writer, if there is one. The caller owns it.
+  // REQUIRES: no other thread uses the file (unchecked: Open has not returned the database yet)
+  void set_reader(const ReaderSlot* reader) { reader_ = reader; }
+  // Replaces the error of a read if the reader is cut off.
+  [[gnu::cold]] Status Explain(Status status) const { return reader_ != nullptr ? reader_->Explain(std::move(status)) : status; }
 
   bool Has(const Entry& entry) const { return entry.place() + entry.units() <= size() / format::kTreeUnit; }
   // Reads the image or node that `entry` names.
@@ -96,6 +103,7 @@ class TreeFile {
   }
 
   FileT device_;
+  const ReaderSlot* reader_ = nullptr;
   bool is_short_ = false;
   sync::StickyStatus failure_;
   mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0};

@@ -1,0 +1,115 @@
+// Processes that read a tree or an array while another one writes it.
+//
+// A reader shows one checkpoint: that of the newer superblock when it was opened. The writer reuses no
+// space of the file that this checkpoint needs until the reader is closed or dead. So the reader needs
+// nothing from the writer but the file, and both run at their own speed.
+//
+// Locks. A writer has the first part of the database file locked (file/file_lock.h), a reader the second
+// part, so neither waits for the other. Those that replace or truncate the file need both parts.
+//
+// The file. Readers note which checkpoint they read in a file beside the database, DATABASE-readers. The
+// first reader creates it, and the last one removes it. It has a slot of 64 bytes for each reader:
+//   epoch       the sequence of the superblock; the reader needs this checkpoint and may need later ones.
+//               0 until the reader has read a superblock: it may need any
+//   generation  random, another one for each reader
+//   check       of the two, so that a slot that is half written counts as epoch 0
+//   cut_off     the writer sets it to the generation of a reader that it no longer waits for
+// A reader holds a lock (an OFD lock) on its slot as long as it lives, whatever is written there. A killed
+// process loses its locks, so it pins nothing. The first bytes of the file are locked by every reader, and
+// alone by one that removes the file.
+//
+// Order. A reader has a slot with epoch 0 before it reads a superblock. A writer first writes a superblock,
+// then looks at the slots, then reuses the space that neither this checkpoint nor a slot needs. So either the
+// writer finds the slot, or the reader finds the writer's superblock. This also holds if the process of a
+// writer dies at any point, because space is reused only after another look, by this writer or the next one.
+// A writer that opens the file while a reader needs an older checkpoint cannot know the space of that
+// checkpoint. It then reuses no free space that it finds, and does not cut the file, until the reader has gone.
+//
+// Cut off. If readers keep more space than the writer allows (TreeOptions::reader_bytes), it cuts off those of
+// the oldest checkpoints, and reuses the space. Each page has a checksum that the page above it knows, so a
+// reader never shows what the writer has put in place of a page. Its read fails, and ReaderSlot::Explain then
+// tells why.
+//
+// A database file that is renamed while it has readers leaves them behind: the writer no longer finds them.
+// Their reads may then fail as if they were cut off. Readers on another machine are not supported, like
+// writers on several machines.
+//
+// A ReaderSlot is thread-safe, except its destructor. A ReadersFile is not.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/sync/fork_call.h"
+
+namespace hako {
+
+// The suffix of the file: its path is the path of the database followed by this.
+inline constexpr char kReadersEnding[] = "-readers";
+
+// What a reader holds.
+class ReaderSlot {
+ public:
+  // Takes a slot beside the database at this path, which must exist, with epoch 0. An error if the file of the
+  // readers can be neither opened nor created there.
+  static StatusOr<std::unique_ptr<ReaderSlot>> Take(const std::string& database);
+  ReaderSlot(const ReaderSlot&) = delete;
+  ReaderSlot& operator=(const ReaderSlot&) = delete;
+  // Gives the slot back. In a forked child does nothing: the slot belongs to the parent.
+  ~ReaderSlot();
+
+  // From now on only this checkpoint and later ones are needed.
+  Status SetEpoch(std::uint64_t epoch);
+  // Whether the writer no longer waits for this reader, or the file of the readers was removed.
+  bool IsCutOff() const;
+  // Replaces the error of a read by Aborted if the reader is cut off.
+  Status Explain(Status status) const;
+
+ private:
+  ReaderSlot(std::string path, int fd);
+  StatusOr<bool> Claim();  // false if the file was removed meanwhile
+  Status Store(std::uint64_t epoch) const;
+  void CloseInChild();
+
+  const std::string path_;
+  int fd_;
+  std::uint64_t offset_ = 0;  // of the slot; 0 = none
+  const std::uint64_t generation_;
+  // A child that kept the descriptor would keep the locks when the parent dies.
+  const sync::ForkCall on_fork_{this, [](void* self) { static_cast<ReaderSlot*>(self)->CloseInChild(); }};
+};
+
+// What a writer sees of its readers.
+class ReadersFile {
+ public:
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  struct Pins {
+    std::uint64_t num_readers = 0;
+    std::uint64_t oldest = kNone;  // the smallest epoch that a reader needs; kNone if there is no reader
+  };
+
+  // Beside the database at this path.
+  explicit ReadersFile(const std::string& database) : path_(database + kReadersEnding) {}
+  ReadersFile(const ReadersFile&) = delete;
+  ReadersFile& operator=(const ReadersFile&) = delete;
+  ~ReadersFile();
+
+  // The readers that live and are not cut off: one call of the system if there is no file. If the file cannot
+  // be read, `oldest` is 0: there may be readers of any checkpoint.
+  Pins Look();
+  // Cuts off the readers whose epochs are below `epoch`. They stay if the file cannot be written.
+  void CutOffBelow(std::uint64_t epoch);
+
+ private:
+  bool Open();  // returns whether there is a file; fd_ is -1 if it cannot be read
+  template <class F>
+  bool ForEachReader(F&& visit);  // returns false if the file cannot be read
+
+  const std::string path_;
+  int fd_ = -1;
+};
+
+}  // namespace hako

@@ -1,0 +1,584 @@
+// Trees and arrays that are read in other processes while one process writes them (file/readers_file.h).
+//
+// HAKO_KILLS=1000 has the test of killed processes kill that many.
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/array_dbm.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/readers_file.h"
+#include "support/child_process.h"
+#include "support/crash_child.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr std::uint64_t kNumKeys = 600;
+constexpr std::uint64_t kTotal = 1'000'000;
+const FileOptions kReading = {.mode = OpenMode::kReadOnly};
+
+std::string KeyOf(std::uint64_t i) { return absl::StrCat("key", absl::Dec(i, absl::kZeroPad6)); }
+
+// A generation of all records: the values of one generation add up to kTotal, and each names the generation.
+template <class D>
+Status WriteGeneration(D& db, std::uint64_t generation, Random& random) {
+  std::uint64_t rest = kTotal;
+  WriteBatch batch;
+  for (std::uint64_t i = 0; i < kNumKeys; ++i) {
+    const std::uint64_t part = i + 1 == kNumKeys ? rest : random.Below(rest / 8 + 1);
+    rest -= part;
+    // Some values are stored out of line.
+    batch.Set(KeyOf(i), absl::StrCat(generation, " ", part, " ", std::string(i % 100 == 0 ? 5000 : 20, 'x')));
+  }
+  return db.Write(batch);
+}
+
+// Returns the generation that all records have; an error if they do not agree, or do not add up.
+template <class D>
+StatusOr<std::uint64_t> GenerationOf(D& db) {
+  std::uint64_t count = 0, total = 0;
+  std::optional<std::uint64_t> generation;
+  std::string mistake;
+  HAKO_RETURN_IF_ERROR(db.ProcessEach([&](std::string_view key, std::string_view value) {
+    const std::string text(value);
+    char* at = nullptr;
+    const std::uint64_t of = std::strtoull(text.c_str(), &at, 10), part = std::strtoull(at, nullptr, 10);
+    if (!generation) generation = of;
+    if (*generation != of) mistake = absl::StrCat(std::string(key), " is of generation ", of, ", not ", *generation);
+    if (key != KeyOf(count)) mistake = absl::StrCat(std::string(key), " is number ", count);
+    ++count;
+    total += part;
+  }));
+  if (!mistake.empty()) return absl::InternalError(mistake);
+  if (count != kNumKeys || total != kTotal) return absl::InternalError(absl::StrCat(count, " records with a total of ", total));
+  return *generation;
+}
+
+// Moves a reader to the newest checkpoint.
+template <class D>
+Status Move(std::unique_ptr<D>* db) {
+  HAKO_ASSIGN_OR_RETURN(auto newer, (*db)->Refresh());
+  if (newer != nullptr) *db = std::move(newer);
+  return absl::OkStatus();
+}
+
+TreeOptions SmallTree(Durability durability = Durability::kNone) {
+  return {.page_size = 512, .cache_bytes = 1 << 20, .durability = durability};
+}
+
+template <class FileT>
+class ReadersTest : public testing::Test {
+ protected:
+  using Tree = TreeDBM<FileT>;
+  const TempDir dir_{TempDir::MemoryParent()};
+  const std::string path_ = dir_.File("db.hkt"), readers_ = path_ + "-readers";
+  Random random_{20261128};
+
+  std::unique_ptr<Tree> Writer(const TreeOptions& options = SmallTree()) const {
+    auto db = Tree::Open(path_, options);
+    EXPECT_THAT(db, IsOk());
+    return db.ok() ? *std::move(db) : nullptr;
+  }
+  std::unique_ptr<Tree> Reader() const {
+    auto db = Tree::Open(path_, SmallTree(), kReading);
+    EXPECT_THAT(db, IsOk());
+    return db.ok() ? *std::move(db) : nullptr;
+  }
+  void Write(Tree& db, std::uint64_t generation) {
+    ASSERT_THAT(WriteGeneration(db, generation, random_), IsOk());
+    ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
+  }
+};
+using FileTypes = testing::Types<MemoryMapParallelFile, PositionalParallelFile>;
+TYPED_TEST_SUITE(ReadersTest, FileTypes);
+
+TYPED_TEST(ReadersTest, ShowsOneCheckpointUntilRefresh) {
+  const auto writer = this->Writer(SmallTree(Durability::kProcess));
+  this->Write(*writer, 1);
+  auto reader = this->Reader(), second = this->Reader();
+  EXPECT_FALSE(reader->IsWritable());
+  EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+  ASSERT_THAT(WriteGeneration(*writer, 2, this->random_), IsOk());
+  EXPECT_THAT(reader->Refresh(), IsOkAndHolds(testing::IsNull()));  // there is no checkpoint yet
+  for (std::uint64_t generation = 3; generation < 10; ++generation) {
+    this->Write(*writer, generation);
+    EXPECT_THAT(GenerationOf(*second), IsOkAndHolds(1u));
+    EXPECT_THAT(second->Verify(), IsOk());
+    ASSERT_THAT(Move(&reader), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(generation));
+  }
+  EXPECT_EQ(writer->GetStats().num_readers, 2u);
+  EXPECT_LT(writer->GetStats().oldest_reader, reader->GetStats().epoch);
+  EXPECT_GT(writer->GetStats().reader_bytes, 0u);
+  EXPECT_THAT(writer->Verify(), IsOk());
+  EXPECT_THAT(reader->Set("a", "b"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(writer->Refresh(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TYPED_TEST(ReadersTest, AWriterCanOpenBesideReaders) {
+  this->Write(*this->Writer(), 1);
+  auto reader = this->Reader();
+  for (std::uint64_t generation = 2; generation < 6; ++generation) {
+    const auto writer = this->Writer(SmallTree(generation % 2 == 0 ? Durability::kNone : Durability::kProcess));
+    this->Write(*writer, generation);
+    this->Write(*writer, generation);
+    EXPECT_THAT(writer->Rebuild(), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+    ASSERT_THAT(writer->Close(), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+  }
+  ASSERT_THAT(Move(&reader), IsOk());
+  EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(5u));
+}
+
+// A reader does not keep pages in its cache: its records are read from the file after the writer has replaced them.
+TYPED_TEST(ReadersTest, ClearRebuildAndRemovalsLeaveACheckpoint) {
+  const auto writer = this->Writer();
+  this->Write(*writer, 1);
+  const auto reader = this->Reader();
+  ASSERT_THAT(writer->Clear(), IsOk());
+  ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  ASSERT_THAT(writer->Rebuild(), IsOk());
+  for (int i = 0; i < 3; ++i) this->Write(*writer, 2);
+  ASSERT_THAT(writer->RemoveRange("key", std::nullopt), IsOk());
+  ASSERT_THAT(writer->Rebuild(), IsOk());
+  ASSERT_THAT(writer->Close(), IsOk());
+  EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+  EXPECT_THAT(reader->Verify(), IsOk());
+  EXPECT_THAT(reader->CopyTo(this->dir_.File("copy.hkt")), IsOk());
+  const auto copy = TestFixture::Tree::Open(this->dir_.File("copy.hkt"), SmallTree());
+  ASSERT_THAT(copy, IsOk());
+  EXPECT_THAT(GenerationOf(**copy), IsOkAndHolds(1u));
+}
+
+// What a reader has kept is reused once it is closed, so the file does not grow.
+TYPED_TEST(ReadersTest, SpaceIsReusedWhenReadersHaveGone) {
+  const auto writer = this->Writer();
+  for (std::uint64_t i = 0; i < 4; ++i) this->Write(*writer, i);
+  const std::uint64_t alone = writer->GetStats().total_bytes;
+  std::uint64_t beside = 0;
+  for (int round = 0; round < 5; ++round) {
+    const auto reader = this->Reader();
+    for (std::uint64_t i = 0; i < 8; ++i) this->Write(*writer, i);
+    EXPECT_GT(writer->GetStats().reader_bytes, 0u);
+    if (round == 1) beside = writer->GetStats().total_bytes;  // the reader of the round before kept some, too
+    if (round > 1) EXPECT_LE(writer->GetStats().total_bytes, beside);
+  }
+  EXPECT_GT(beside, alone);
+  for (std::uint64_t i = 0; i < 3; ++i) this->Write(*writer, i);
+  EXPECT_EQ(writer->GetStats().num_readers, 0u);
+  EXPECT_EQ(writer->GetStats().reader_bytes, 0u);
+  ASSERT_THAT(writer->Rebuild(), IsOk());
+  EXPECT_LE(writer->GetStats().total_bytes, alone * 5 / 4);
+  EXPECT_FALSE(fs::exists(this->readers_));
+}
+
+TYPED_TEST(ReadersTest, IsCutOffBeyondTheLimit) {
+  TreeOptions options = SmallTree();
+  options.reader_bytes = 1 << 20;
+  const auto writer = this->Writer(options);
+  this->Write(*writer, 1);
+  auto old = this->Reader();
+  std::uint64_t most = 0;
+  std::uint64_t generation = 2;
+  for (; generation < 80; ++generation) {
+    this->Write(*writer, generation);
+    most = std::max(most, writer->GetStats().reader_bytes);
+    if (writer->GetStats().num_readers == 0) break;
+    EXPECT_EQ(writer->GetStats().oldest_reader, old->GetStats().epoch);
+  }
+  EXPECT_LT(generation, 80u);
+  EXPECT_LE(most, options.reader_bytes);
+  EXPECT_GT(most, 1u << 19);
+  const auto present = this->Reader();  // is not cut off with the other
+  for (int i = 0; i < 3; ++i) this->Write(*writer, ++generation);
+  EXPECT_THAT(GenerationOf(*present), IsOk());
+  EXPECT_THAT(GenerationOf(*old), StatusIs(absl::StatusCode::kAborted, HasSubstr("cut off")));
+  EXPECT_THAT(old->Get(KeyOf(100)).status(), StatusIs(absl::StatusCode::kAborted, HasSubstr("Refresh")));
+  EXPECT_THAT(old->Verify(), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(old->CopyTo(this->dir_.File("copy.hkt")), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_FALSE(fs::exists(this->dir_.File("copy.hkt")));
+  EXPECT_THAT(old->Scrub().status(), StatusIs(absl::StatusCode::kAborted));
+  // The writer may cut the file under it.
+  ASSERT_THAT(writer->Clear(), IsOk());
+  ASSERT_THAT(writer->Close(), IsOk());
+  EXPECT_THAT(old->Get(KeyOf(200)).status(), StatusIs(absl::StatusCode::kAborted));
+  ASSERT_THAT(Move(&old), IsOk());
+  EXPECT_EQ(old->Count(), 0u);
+}
+
+TYPED_TEST(ReadersTest, TruncationAndReplacementAreRefused) {
+  const auto writer = this->Writer();
+  this->Write(*writer, 1);
+  const auto reader = this->Reader();
+  ASSERT_THAT(writer->Close(), IsOk());
+  const auto unavailable = StatusIs(absl::StatusCode::kUnavailable);
+  EXPECT_THAT(TestFixture::Tree::Open(this->path_, SmallTree(), {.mode = OpenMode::kTruncate}).status(), unavailable);
+  const auto other = TestFixture::Tree::Open(this->dir_.File("other.hkt"), SmallTree());
+  ASSERT_THAT(other, IsOk());
+  EXPECT_THAT((*other)->CopyTo(this->path_), unavailable);
+  EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+  ASSERT_THAT(reader->Close(), IsOk());
+  EXPECT_THAT((*other)->CopyTo(this->path_), IsOk());
+  const auto truncating = TestFixture::Tree::Open(this->path_, SmallTree(), {.mode = OpenMode::kTruncate});
+  ASSERT_THAT(truncating, IsOk());
+  this->Write(**truncating, 7);
+  EXPECT_THAT(GenerationOf(*this->Reader()), IsOkAndHolds(7u));
+}
+
+TYPED_TEST(ReadersTest, TwoWritersAreRefused) {
+  const auto writer = this->Writer();
+  const auto reader = this->Reader();
+  EXPECT_THAT(TestFixture::Tree::Open(this->path_, SmallTree()).status(), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+// Where the file of the readers cannot be made, many read without a writer, and none beside one.
+TYPED_TEST(ReadersTest, WithoutItsFileReadersAndWritersExcludeEachOther) {
+  this->Write(*this->Writer(), 1);
+  fs::create_directory(this->readers_);
+  {
+    const auto reader = this->Reader(), second = this->Reader();
+    EXPECT_THAT(GenerationOf(*second), IsOkAndHolds(1u));
+    EXPECT_THAT(TestFixture::Tree::Open(this->path_, SmallTree()).status(), StatusIs(absl::StatusCode::kUnavailable));
+  }
+  const auto writer = this->Writer();
+  EXPECT_THAT(TestFixture::Tree::Open(this->path_, SmallTree(), kReading).status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("-readers")));
+}
+
+// If the file of the readers is lost, the writer finds no readers: their reads fail, or show the old checkpoint.
+TYPED_TEST(ReadersTest, ALostFileCutsReadersOff) {
+  const auto writer = this->Writer();
+  this->Write(*writer, 1);
+  const auto reader = this->Reader();
+  fs::remove(this->readers_);
+  for (std::uint64_t i = 2; i < 8; ++i) this->Write(*writer, i);
+  EXPECT_THAT(GenerationOf(*reader), StatusIs(absl::StatusCode::kAborted));
+}
+
+// ---- processes ----
+
+TYPED_TEST(ReadersTest, AKilledReaderKeepsNothing) {
+  this->Write(*this->Writer(), 1);
+  ChildProcess child([&](ChildProcess& self) {
+    const auto reader = TestFixture::Tree::Open(this->path_, SmallTree(), kReading);
+    if (!reader.ok()) return 1;
+    // A process that is forked by the reader does not keep its slot, nor use the database.
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      if ((*reader)->Get(KeyOf(1)).ok() || (*reader)->Refresh().ok()) _exit(1);
+      alarm(60);
+      self.Tell();
+      for (;;) pause();
+    }
+    for (;;) pause();
+  });
+  child.Wait();
+  const auto writer = this->Writer();
+  for (std::uint64_t i = 2; i < 5; ++i) this->Write(*writer, i);
+  EXPECT_EQ(writer->GetStats().num_readers, 1u);
+  EXPECT_GT(writer->GetStats().reader_bytes, 0u);
+  child.Kill();
+  this->Write(*writer, 5);
+  EXPECT_EQ(writer->GetStats().num_readers, 0u);
+  EXPECT_EQ(writer->GetStats().reader_bytes, 0u);
+  EXPECT_TRUE(fs::exists(this->readers_));
+  ASSERT_THAT(writer->Close(), IsOk());
+  EXPECT_FALSE(fs::exists(this->readers_));
+}
+
+// A killed writer's updates are in its log: a reader has them, and does not go back when the next writer is there.
+TYPED_TEST(ReadersTest, AKilledWritersLogIsReadOnceItIsDead) {
+  std::unique_ptr<typename TestFixture::Tree> reader;
+  {
+    ChildProcess child([&](ChildProcess& self) {
+      auto db = TestFixture::Tree::Open(this->path_, SmallTree(Durability::kProcess));
+      if (!db.ok() || !WriteGeneration(**db, 1, this->random_).ok() || !(*db)->Synchronize(SyncMode::kHard).ok()) return 1;
+      if (!WriteGeneration(**db, 2, this->random_).ok()) return 1;
+      self.Tell();
+      for (;;) pause();
+    });
+    child.Wait();
+    reader = this->Reader();
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+    child.Kill();
+  }
+  ASSERT_THAT(Move(&reader), IsOk());
+  EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(2u));
+  const auto writer = this->Writer(SmallTree(Durability::kProcess));
+  ASSERT_THAT(Move(&reader), IsOk());
+  EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(2u));
+  EXPECT_THAT(GenerationOf(*this->Reader()), IsOk());
+  this->Write(*writer, 3);
+  ASSERT_THAT(Move(&reader), IsOk());
+  EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(3u));
+}
+
+// A process that reads: each scan has one generation, and no Refresh goes back.
+template <class Tree>
+void ReadOn(const std::string& path, std::uint64_t seed, CrashProgress& progress) {
+  Random random(seed);
+  FileOptions reading = kReading;
+  reading.lock_timeout = std::chrono::seconds(20);
+  auto db = Tree::Open(path, SmallTree(), reading);
+  if (!db.ok()) return progress.Fail(db.status().ToString());
+  std::uint64_t last = 0;
+  progress.ready = true;
+  for (;;) {
+    const StatusOr<std::uint64_t> generation = GenerationOf(**db);
+    if (!generation.ok()) return progress.Fail(absl::StrCat("scan: ", generation.status().ToString()));
+    if (*generation < last) return progress.Fail(absl::StrCat(*generation, " after ", last));
+    last = *generation;
+    progress.writers[0].acknowledged.fetch_add(1);
+    if (random.OneIn(3)) continue;  // scans the same checkpoint again
+    if (const Status moved = Move(&*db); !moved.ok()) return progress.Fail(absl::StrCat("Refresh: ", moved.ToString()));
+  }
+}
+
+template <class Tree>
+void WriteOn(const std::string& path, std::uint64_t seed, Durability durability, CrashProgress& progress) {
+  Random random(seed);
+  auto db = Tree::Open(path, SmallTree(durability), {.lock_timeout = std::chrono::seconds(20)});
+  if (!db.ok()) return progress.Fail(db.status().ToString());
+  const StatusOr<std::uint64_t> found = GenerationOf(**db);
+  if (!found.ok()) return progress.Fail(absl::StrCat("found: ", found.status().ToString()));
+  progress.ready = true;
+  for (std::uint64_t generation = *found + 1;; ++generation) {
+    Status status = WriteGeneration(**db, generation, random);
+    if (status.ok() && !random.OneIn(4)) status = (*db)->Synchronize(SyncMode::kHard);
+    if (status.ok() && random.OneIn(30)) status = (*db)->Rebuild();
+    if (!status.ok()) return progress.Fail(status.ToString());
+    progress.writers[0].acknowledged.fetch_add(1);
+  }
+}
+
+TYPED_TEST(ReadersTest, KilledReadersAndWritersLeaveEachReaderOneGeneration) {
+  const char* const asked = std::getenv("HAKO_KILLS");
+  const std::uint64_t num_kills = asked != nullptr ? std::strtoull(asked, nullptr, 10) : 400 / kSlowdown;
+  using Tree = typename TestFixture::Tree;
+  this->Write(*this->Writer(), 1);
+  std::unique_ptr<CrashChild> writer;
+  std::vector<std::unique_ptr<CrashChild>> readers(3);
+  std::uint64_t seed = 0, num_scans = 0, num_writes = 0;
+  const auto end = [&](std::unique_ptr<CrashChild>* child, std::uint64_t* count) {
+    (*child)->AwaitReady();
+    (*child)->Kill();
+    EXPECT_STREQ((*child)->progress().failure, "");
+    *count += (*child)->progress().writers[0].acknowledged;
+    child->reset();
+  };
+  for (std::uint64_t kill = 0; kill < num_kills && !this->HasFailure(); ++kill) {
+    ++seed;
+    if (writer == nullptr) {
+      const Durability durability = this->random_.OneIn(2) ? Durability::kNone : Durability::kProcess;
+      writer = std::make_unique<CrashChild>([&](CrashProgress& progress) { WriteOn<Tree>(this->path_, seed, durability, progress); });
+    }
+    for (auto& reader : readers) {
+      ++seed;
+      if (reader == nullptr)
+        reader = std::make_unique<CrashChild>([&](CrashProgress& progress) { ReadOn<Tree>(this->path_, seed, progress); });
+    }
+    CrashChild::Pause(this->random_.Below(100'000));
+    const std::uint64_t victim = this->random_.Below(8);
+    victim == 0 ? end(&writer, &num_writes) : end(&readers[victim % readers.size()], &num_scans);
+  }
+  for (auto& reader : readers) {
+    if (reader != nullptr) end(&reader, &num_scans);
+  }
+  if (writer != nullptr) end(&writer, &num_writes);
+  std::printf("%llu processes killed, %llu scans, %llu generations\n", static_cast<unsigned long long>(num_kills),
+              static_cast<unsigned long long>(num_scans), static_cast<unsigned long long>(num_writes));
+  EXPECT_GT(num_scans, 0u);
+  EXPECT_GT(num_writes, 0u);
+  // Nothing is lost of the file.
+  const auto db = this->Writer();
+  ASSERT_NE(db, nullptr);
+  EXPECT_THAT(GenerationOf(*db), IsOk());
+  EXPECT_THAT(db->Verify(), IsOk());
+  for (int i = 0; i < 3; ++i) this->Write(*db, i);
+  EXPECT_EQ(db->GetStats().num_readers, 0u);
+  EXPECT_EQ(db->GetStats().reader_bytes, 0u);
+  ASSERT_THAT(db->Rebuild(), IsOk());
+  EXPECT_LT(db->GetStats().total_bytes, 4u << 20);
+}
+
+// A writer that opens while a reader needs an older checkpoint does not know its space.
+TYPED_TEST(ReadersTest, TheNextWriterKeepsWhatAnOldReaderNeeds) {
+  using Tree = typename TestFixture::Tree;
+  for (std::uint64_t round = 0; round < 4; ++round) {
+    this->Write(*this->Writer(), 100);
+    auto reader = this->Reader();
+    CrashChild child([&](CrashProgress& progress) {
+      WriteOn<Tree>(this->path_, round, round % 2 == 0 ? Durability::kNone : Durability::kProcess, progress);
+    });
+    child.AwaitReady();
+    CrashChild::Pause(100'000);
+    child.Kill();
+    EXPECT_STREQ(child.progress().failure, "");
+    const auto writer = this->Writer();
+    for (std::uint64_t i = 1000; i < 1005; ++i) this->Write(*writer, i);
+    EXPECT_GT(writer->GetStats().reader_bytes, 0u);
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(100u));
+    EXPECT_THAT(reader->Verify(), IsOk());
+    reader = nullptr;
+    for (std::uint64_t i = 1000; i < 1003; ++i) this->Write(*writer, i);
+    EXPECT_EQ(writer->GetStats().reader_bytes, 0u);
+    EXPECT_THAT(writer->Verify(), IsOk());
+  }
+}
+
+// ---- other kinds, and other ways to open ----
+
+TEST(DirectReadersTest, ReaderOfADirectWriterShowsOneCheckpoint) {
+  const TempDir dir;
+  const std::string path = dir.File("db.hkt");
+  const FileOptions direct = {.direct = true, .cache_bytes = 1 << 20};
+  const auto writer = TreeDBM<PositionalParallelFile>::Open(path, SmallTree(), direct);
+  if (absl::IsInvalidArgument(writer.status())) GTEST_SKIP() << writer.status();
+  ASSERT_THAT(writer, IsOk());
+  Random random(1);
+  std::unique_ptr<TreeDBM<PositionalParallelFile>> readers[2];
+  for (std::uint64_t generation = 1; generation < 20; ++generation) {
+    ASSERT_THAT(WriteGeneration(**writer, generation, random), IsOk());
+    ASSERT_THAT((*writer)->Synchronize(SyncMode::kHard), IsOk());
+    for (auto& reader : readers) {
+      const bool is_direct = &reader == &readers[1];
+      if (reader == nullptr) {
+        FileOptions reading = is_direct ? direct : FileOptions{};
+        reading.mode = OpenMode::kReadOnly;
+        ASSERT_OK_AND_ASSIGN(reader, TreeDBM<PositionalParallelFile>::Open(path, SmallTree(), reading));
+      }
+      const StatusOr<std::uint64_t> shown = GenerationOf(*reader);
+      ASSERT_THAT(shown, IsOk()) << is_direct;
+      ASSERT_THAT(Move(&reader), IsOk());
+      EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(generation)) << is_direct;
+    }
+  }
+}
+
+TEST(ArrayReadersTest, ShowsOneCheckpointUntilRefresh) {
+  const TempDir dir;
+  const std::string path = dir.File("db.hka");
+  const ArrayOptions options = {.width = 8, .cache_bytes = 1 << 20, .durability = Durability::kNone};
+  ASSERT_OK_AND_ASSIGN(auto writer, ArrayDBM<>::Open(path, options));
+  const auto write = [&](std::uint64_t generation) {
+    for (std::uint64_t i = 0; i < 5000; ++i) ASSERT_THAT(writer->Set(i, absl::StrCat(absl::Dec(generation, absl::kZeroPad8))), IsOk());
+    ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  };
+  const auto expect = [](ArrayDBM<>& reader, std::uint64_t generation) {
+    const std::string expected = absl::StrCat(absl::Dec(generation, absl::kZeroPad8));
+    std::uint64_t count = 0;
+    for (std::uint64_t i = 0; i < 5000; ++i) count += reader.Get(i).value_or("") == expected;
+    EXPECT_EQ(count, 5000u);
+  };
+  write(1);
+  ASSERT_OK_AND_ASSIGN(auto old, ArrayDBM<>::Open(path, options, kReading));
+  ASSERT_OK_AND_ASSIGN(auto reader, ArrayDBM<>::Open(path, options, kReading));
+  for (std::uint64_t generation = 2; generation < 6; ++generation) {
+    write(generation);
+    ASSERT_THAT(Move(&reader), IsOk());
+    expect(*reader, generation);
+  }
+  expect(*old, 1);
+  EXPECT_THAT(old->Verify(), IsOk());
+  EXPECT_EQ(writer->GetStats().num_readers, 2u);
+}
+
+TEST(HashReadersTest, AreRefusedBesideAWriterAndManyReadWithoutOne) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db.hkh");
+  {
+    ASSERT_OK_AND_ASSIGN(const auto writer, HashDBM<>::Open(path));
+    ASSERT_THAT(writer->Set("a", "b"), IsOk());
+    EXPECT_THAT(HashDBM<>::Open(path, {}, kReading).status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("CopyTo")));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto first, HashDBM<>::Open(path, {}, kReading));
+  ASSERT_OK_AND_ASSIGN(const auto second, HashDBM<>::Open(path, {}, kReading));
+  EXPECT_THAT(second->Get("a"), IsOkAndHolds("b"));
+  EXPECT_THAT(HashDBM<>::Open(path).status(), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+// ---- the file ----
+
+TEST(ReadersFileTest, HalfWrittenSlotsCountAsReadersOfAnyCheckpoint) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db");
+  std::FILE* const created = std::fopen(path.c_str(), "w");
+  std::fclose(created);
+  ReadersFile file(path);
+  EXPECT_EQ(file.Look().oldest, ReadersFile::kNone);
+  ASSERT_OK_AND_ASSIGN(const auto first, ReaderSlot::Take(path));
+  EXPECT_EQ(file.Look().oldest, 0u);
+  ASSERT_THAT(first->SetEpoch(7), IsOk());
+  std::vector<std::unique_ptr<ReaderSlot>> others;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    ASSERT_OK_AND_ASSIGN(auto slot, ReaderSlot::Take(path));
+    ASSERT_THAT(slot->SetEpoch(8 + i), IsOk());
+    others.push_back(std::move(slot));
+  }
+  EXPECT_EQ(file.Look().oldest, 7u);
+  EXPECT_EQ(file.Look().num_readers, 201u);
+  file.CutOffBelow(9);
+  EXPECT_TRUE(first->IsCutOff());
+  EXPECT_TRUE(others[0]->IsCutOff());
+  EXPECT_FALSE(others[1]->IsCutOff());
+  EXPECT_THAT(first->Explain(absl::DataLossError("x")), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(others[1]->Explain(absl::DataLossError("x")), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(file.Look().oldest, 9u);
+  others.erase(others.begin() + 1);
+  EXPECT_EQ(file.Look().oldest, 10u);
+  std::FILE* const damaged = std::fopen((path + "-readers").c_str(), "r+");
+  std::fseek(damaged, 64 * 100, SEEK_SET);
+  std::fputc('x', damaged);
+  std::fclose(damaged);
+  EXPECT_EQ(file.Look().oldest, 0u);
+  // A slot that was cut off is used again by another reader.
+  others.clear();
+  ASSERT_OK_AND_ASSIGN(const auto again, ReaderSlot::Take(path));
+  EXPECT_FALSE(again->IsCutOff());
+}
+
+TEST(ReadersFileTest, WhoMayReadTheDatabaseMayWriteIt) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db");
+  std::FILE* const created = std::fopen(path.c_str(), "w");
+  std::fclose(created);
+  for (const auto& [mode, expected] : {std::pair<mode_t, mode_t>{0640, 0660}, {0644, 0666}, {0600, 0600}}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    {
+      ASSERT_OK_AND_ASSIGN(const auto slot, ReaderSlot::Take(path));
+      struct stat info;
+      ASSERT_EQ(stat((path + "-readers").c_str(), &info), 0);
+      EXPECT_EQ(info.st_mode & 07777, expected);
+    }
+    EXPECT_FALSE(fs::exists(path + "-readers"));
+  }
+  EXPECT_THAT(ReaderSlot::Take(dir.File("absent")).status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_FALSE(fs::exists(dir.File("absent-readers")));
+}
+
+}  // namespace
+}  // namespace hako
