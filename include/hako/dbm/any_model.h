@@ -265,6 +265,7 @@ class AnySnapshotModel final : public AnyDatabase {
   Status ProcessState(StateRef visitor, const OnDamage& on_damage) override { return view_->ProcessState(visitor, on_damage); }
   std::unique_ptr<AnyCursor> MakeCursor() override { return std::make_unique<Cursor>(view_->MakeIterator()); }
   Order KeyOrder() const override { return &View::CompareKeys; }
+  bool HasTransactions() const override { return false; }
   bool HasPrefixRange() const override {
     return requires(View & view) { view.PrefixRange(std::string_view()); };
   }
@@ -272,6 +273,9 @@ class AnySnapshotModel final : public AnyDatabase {
     return view_->CountRange(from, to);
   }
   StatusOr<std::uint64_t> RemoveRange(std::string_view, std::optional<std::string_view>) override { return NoUpdatesError(); }
+  StatusOr<std::unique_ptr<AnyDatabase>> Refresh() const override {
+    return absl::UnimplementedError("a snapshot stays at its moment: take another one");
+  }
   StatusOr<std::unique_ptr<AnyDatabase>> Snapshot() override { return absl::UnimplementedError("a snapshot has no snapshots"); }
   std::uint64_t Count() const override { return view_->Count(); }
   Status Clear() override { return NoUpdatesError(); }
