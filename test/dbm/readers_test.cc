@@ -18,6 +18,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/dbm/any_dbm.h"
 #include "hako/dbm/array_dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
@@ -505,6 +506,27 @@ TEST(ArrayReadersTest, ShowsOneCheckpointUntilRefresh) {
   expect(*old, 1);
   EXPECT_THAT(old->Verify(), IsOk());
   EXPECT_EQ(writer->GetStats().num_readers, 2u);
+}
+
+TEST(AnyReadersTest, RefreshesTreesAndArrays) {
+  const TempDir dir{TempDir::MemoryParent()};
+  for (const char* const name : {"db.hkt", "pos.hkt?file=pos", "db.hka?width=1"}) {
+    const std::string path = dir.File(name), more = path.find('?') == path.npos ? "?" : ",";
+    ASSERT_OK_AND_ASSIGN(const auto writer, AnyDBM::Open(path + more + "reader_bytes=1Mi"));
+    ASSERT_THAT(writer->Set("1", "a"), IsOk());
+    ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto reader, AnyDBM::Open(path + more + "mode=read"));
+    EXPECT_THAT(reader->Refresh(), IsOkAndHolds(testing::IsNull()));
+    ASSERT_THAT(writer->Set("1", "b"), IsOk());
+    ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto newer, reader->Refresh());
+    ASSERT_NE(newer, nullptr);
+    EXPECT_THAT(reader->Get("1"), IsOkAndHolds("a"));
+    EXPECT_THAT(newer->Get("1"), IsOkAndHolds("b"));
+    EXPECT_THAT(writer->Refresh(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto hash, AnyDBM::Open(dir.File("db.hkh")));
+  EXPECT_THAT(hash->Refresh(), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 TEST(HashReadersTest, AreRefusedBesideAWriterAndManyReadWithoutOne) {

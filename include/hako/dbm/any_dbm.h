@@ -303,7 +303,7 @@ class AnyDBM : public Operations<AnyDBM> {
   // See HashDBM and TreeDBM. A database in memory, whose snapshot was checked when it was loaded, has
   // nothing to scrub: each call completes a pass over 0 bytes.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {}) { return inside_->Scrub(options); }
-  // Of a tree or array that was opened with OpenMode::kReadOnly: see PoolHome (dbm/pool_home.h).
+  // Of a tree or array that was opened with OpenMode::kReadOnly: see TreeDBM::Refresh (dbm/tree_dbm.h).
   StatusOr<std::unique_ptr<AnyDBM>> Refresh() const HAKO_TRY {
     HAKO_ASSIGN_OR_RETURN(auto newer, inside_->Refresh());
     return newer == nullptr ? nullptr : std::unique_ptr<AnyDBM>(new AnyDBM(std::move(newer)));

@@ -100,7 +100,7 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
   // to read.
   Inspection Inspect();
 
-  // See PoolHome.
+  // As TreeDBM::Refresh (dbm/tree_dbm.h).
   StatusOr<std::unique_ptr<ArrayDBM>> Refresh() const HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
     if (!reopen_) return Home::NoReaderError();

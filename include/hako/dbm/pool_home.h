@@ -3,7 +3,8 @@
 //
 // Any number of processes may read the file while one writes it: a database that is opened by its path with
 // OpenMode::kReadOnly shows one checkpoint, which its writer keeps for it (file/readers_file.h). It also has the
-// updates since then if the log is not in use: the process that made them was killed. Refresh opens a newer one.
+// updates since then if the log is not in use: the process that made them was killed. Refresh of the
+// database class opens a newer one.
 //
 // A database class inherits PoolHome publicly, beside its engine's operations. It overrides
 // DescribeTree, RemoveAll and VerifyPinned.
@@ -79,13 +80,6 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   // Moves the clock of a copy forward to that of the original (dbm/expiry.h).
   void NoteClock(std::uint64_t latest) final { store().NoteClock(latest); }
-  // StatusOr<std::unique_ptr<D>> Refresh() const, of each database class D.
-  // Of a database that was opened by its path with OpenMode::kReadOnly: opens the newest checkpoint, as another
-  // database with an empty cache, and returns it; nullptr if this one is the newest. This one, its cursors and
-  // snapshots go on to show the older checkpoint until it is closed, so any threads may use it meanwhile. A
-  // reader whose reads return Aborted was cut off (reader_bytes in dbm/options.h), and goes on here.
-  // FailedPrecondition if it was opened in another way.
-
   // num_records is current; the sizes are those of the last checkpoint. free_bytes is 0 until it is
   // determined by the first checkpoint, copy, Verify, ShouldBeRebuilt or Inspect since Open.
   Stats GetStats();

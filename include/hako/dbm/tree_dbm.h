@@ -27,6 +27,9 @@
 // only if Open is given one. Without a log kProcess is the same as kNone, and kPower makes a
 // checkpoint after each update.
 //
+// Other processes: while one writes the file, any number may read it, each by an Open of the path with
+// OpenMode::kReadOnly. Such a database shows one checkpoint, and Refresh returns one of a newer checkpoint.
+//
 // Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers;
 // checkpoints also run during the other three. A visitor runs with its leaf locked. Values longer
 // than a quarter page are copied, read and written with nothing locked. If a read overlaps the
@@ -137,7 +140,11 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
   // codec, as pairs of name and text for people to read.
   Inspection Inspect();
 
-  // See PoolHome.
+  // Of a database that was opened by its path with OpenMode::kReadOnly: opens the newest checkpoint, as another
+  // database with an empty cache, and returns it; nullptr if this one is the newest. This one, its cursors and
+  // snapshots go on to show the older checkpoint until it is closed, so any threads may use it meanwhile. A
+  // reader whose reads return Aborted was cut off (TreeOptions::reader_bytes), and goes on here.
+  // FailedPrecondition if it was opened in another way. The other errors are those of Open.
   StatusOr<std::unique_ptr<TreeDBM>> Refresh() const HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
     if (!reopen_) return Home::NoReaderError();
