@@ -44,7 +44,7 @@ check(tree/lock_order.h "#pragma once" "#pragma once" OK)
 set(code "#include \"hako/tree/file/long_values.h\"\n")
 check(tree/file/long_values.h "sync::MutexLock lock(mutex_);" "" "'unsaved_' requires holding mutex 'mutex_'")
 set(code "${pool}")
-check(tree/file/buffer_pool.h "sync::MutexLock lock(states_.mutex);" "" "'Set' requires holding mutex 'states_.mutex'")
+check(tree/file/buffer_pool.h "sync::MutexLock lock(clock_.states.mutex);" "" "'Set' requires holding mutex 'clock_.states.mutex'")
 check(tree/file/shared_page_map.h "mutex_.AssertHeld()" "(void)mutex_" "'ReadNode' requires holding mutex 'mutex_'")
 # A mutex is not released.
 set(code "#include \"hako/tree/file/page_read_ahead.h\"\n")
