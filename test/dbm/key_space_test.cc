@@ -229,7 +229,7 @@ TYPED_TEST(KeySpaceTest, ARangeOfATransactionEndsWithItsSpace) {
 }
 
 TYPED_TEST(KeySpaceTest, ANameIsNotEmptyAndHasNoZeroByte) {
-  for (const std::string name : {std::string(), std::string("a\0b", 3)}) {
+  for (const std::string& name : {std::string(), std::string("a\0b", 3)}) {
     KeySpace space(*this->db_, name);
     EXPECT_THAT(space.Set("k", "v"), StatusIs(StatusCode::kInvalidArgument));
     EXPECT_THAT(space.Get("k").status(), StatusIs(StatusCode::kInvalidArgument));

@@ -58,7 +58,9 @@ class KeySpaceCursor {
   // Call MakeIterator of the space instead. `refused`: why every move fails, or OK.
   KeySpaceCursor(Inside inside, std::string prefix, std::string end, Status refused)
       : inside_(std::move(inside)), prefix_(std::move(prefix)), end_(std::move(end)), refused_(std::move(refused)) {
-    if constexpr (requires { inside_.SetBounds(prefix_, end_); }) inside_.SetBounds(prefix_, end_);
+    if constexpr (requires { inside_.SetBounds(prefix_, end_); }) {
+      if (refused_.ok()) inside_.SetBounds(prefix_, end_);
+    }
   }
 
   // Moves to the first or the last record.
@@ -97,22 +99,23 @@ class KeySpaceCursor {
     return inside_.value();
   }
   // OK at the end; otherwise the error that stopped the cursor.
-  const Status& status() const { return refused_.ok() ? inside_.status() : refused_; }
+  const Status& status() const { return !refused_.ok() ? refused_ : !error_.ok() ? error_ : inside_.status(); }
 
  private:
   std::string Join(std::string_view key) const { return std::string(prefix_).append(key); }
   template <class F>
   void Move(F&& move) HAKO_TRY {
     is_valid_ = false;
+    error_ = absl::OkStatus();
     if (!refused_.ok()) return;
     move();
     is_valid_ = inside_.Valid() && inside_.key().substr(0, prefix_.size()) == prefix_;
   }
-  HAKO_CATCH_NO_MEMORY(refused_ = NoMemoryError();)
+  HAKO_CATCH_NO_MEMORY(error_ = NoMemoryError();)
 
   Inside inside_;
   std::string prefix_, end_;  // the keys of the space in the database: [prefix_, end_)
-  Status refused_;
+  Status refused_, error_;    // why every move fails; why the last one has failed
   bool is_valid_ = false;
 };
 
@@ -214,9 +217,15 @@ class KeySpace : public Operations<KeySpace<D>>, public OrderedOperations<KeySpa
   // Returns a cursor. A hash table has none.
   Iterator MakeIterator() {
     static_assert(kIsOrdered, "ranges and cursors of a space need an ordered database whose order is bytewise");
-    Status refused = CheckName();
-    if (refused.ok()) refused = CheckOrder();
-    return Iterator(database_.MakeIterator(), prefix_, end_, std::move(refused));
+    HAKO_TRY {
+      Status refused = CheckName();
+      if (refused.ok()) refused = CheckOrder();
+      return Iterator(database_.MakeIterator(), prefix_, end_, std::move(refused));
+    }
+    HAKO_CATCH_NO_MEMORY()
+#if defined(__cpp_exceptions)
+    return Iterator(database_.MakeIterator(), {}, {}, NoMemoryError());
+#endif
   }
 
   // For OrderedOperations.

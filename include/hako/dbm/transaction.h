@@ -423,10 +423,14 @@ class Transaction : public Operations<Transaction<D>> {
     if (expiry() == nullptr) return Expiry::kNever;
     Records::Record& record = records_.at(index);
     if (record.write.kind == Action::Kind::kSet && record.write.expire_at != Expiry::kKeep) return record.write.expire_at;
+    if (record.seen == Seen::kAbsent) return Expiry::kNever;
     if (record.seen_time) return *record.seen_time;
     StatusOr<std::uint64_t> time = database_.GetExpiry(record.key);
     if (absl::IsNotFound(time.status())) {
-      if (record.seen == Seen::kNothing) return Expiry::kNever;  // it was written without a look
+      if (record.seen == Seen::kNothing) {  // it was written without a look
+        record.seen = Seen::kAbsent;
+        return Expiry::kNever;
+      }
       conflict_.assign(record.key);
       return Records::ConflictError(record.key);
     }
@@ -497,8 +501,10 @@ class TransactionCursor {
   // Call MakeIterator of the transaction instead.
   explicit TransactionCursor(Transaction<D>& transaction) : transaction_(&transaction), live_(transaction.database_.MakeIterator()) {}
 
-  // From the next jump on, the cursor is at its end beyond the keys of [from, to), and reads nothing there.
+  // Beyond the keys of [from, to) the cursor is at its end, and reads nothing there.
+  // REQUIRES: the cursor has not moved yet
   void SetBounds(std::optional<StringArg> from, std::optional<StringArg> to) {
+    HAKO_DCHECK(!has_moved_);
     lower_ = from;
     upper_ = to;
   }
@@ -552,11 +558,17 @@ class TransactionCursor {
       const StatusOr<std::uint32_t> record = transaction_->Read(own, true);
       if (!record.ok()) return End(record.status());
       if (!Begin(own, false, false)) return;
-      if (const auto value = transaction_->ValueOf(*record)) {
-        records().run(run_).last.emplace(own);
-        return Show(records().at(*record).key, *value);
-      }
-      return Advance();
+      const std::optional<std::string_view> value = transaction_->ValueOf(*record);
+      if (!value) return Advance();
+      // The spelling of the key is that of the database's record.
+      MoveLive(std::string_view(own), true, false);
+      if (!live_.Valid() && !live_.status().ok()) return End(live_.status());
+      const bool is_live = live_.Valid() && records().Compare(live_.key(), own) == 0;
+      const bool is_own = records().at(*record).write.kind != Action::Kind::kKeep;
+      if (!is_live && !is_own) return End(Records::ConflictError(own));
+      records().run(run_).last.emplace(own);
+      if (is_live) live_place_ = LivePlace::kPassed;
+      return Show(is_live ? live_.key() : records().at(*record).key, *value);
     }
     if (Begin(from ? std::optional<std::string_view>(own) : std::nullopt, inclusive, upwards)) Advance();
   }
@@ -607,7 +619,7 @@ class TransactionCursor {
       run.last = std::move(last);
       if (is_live) live_place_ = LivePlace::kPassed;
       if (!is_own) return Show(live_.key(), live_.value());
-      if (own->write.kind == Action::Kind::kSet && !transaction_->IsPast(own->write)) return Show(own->key, own->write.value);
+      if (own->write.kind == Action::Kind::kSet && !transaction_->IsPast(own->write)) return Show(key, own->write.value);
     }
   }
   bool IsBeyondEnd(std::string_view key, bool upwards) {
