@@ -21,7 +21,10 @@ requires PathFile<FileT> HAKO_TRY {
   Status checked = LimitsFor(options).status();
   if (checked.ok() && file_options.mode == OpenMode::kTruncate && options.width == 0) checked = NoWidthError();
   HAKO_ASSIGN_OR_RETURN(auto dbm, Home::template OpenPath<ArrayDBM>(path, options, file_options, checked));
-  if (!dbm->IsWritable()) dbm->reopen_ = [path = CanonicalOf(path), options, file_options] { return Open(path, options, file_options); };
+  // The condition is always true here; clang 14 compiles this for files without a path, too.
+  if constexpr (PathFile<FileT>) {
+    if (!dbm->IsWritable()) dbm->reopen_ = [path = CanonicalOf(path), options, file_options] { return Open(path, options, file_options); };
+  }
   return dbm;
 }
 HAKO_OR_NO_MEMORY

@@ -16,7 +16,10 @@ auto TreeDBM<FileT, Compare, Codec>::Open(const std::string& path, const TreeOpt
     -> StatusOr<std::unique_ptr<TreeDBM>>
 requires PathFile<FileT> HAKO_TRY {
   HAKO_ASSIGN_OR_RETURN(auto dbm, Home::template OpenPath<TreeDBM>(path, options, file_options, LimitsFor(options).status()));
-  if (!dbm->IsWritable()) dbm->reopen_ = [path = CanonicalOf(path), options, file_options] { return Open(path, options, file_options); };
+  // The condition is always true here; clang 14 compiles this for files without a path, too.
+  if constexpr (PathFile<FileT>) {
+    if (!dbm->IsWritable()) dbm->reopen_ = [path = CanonicalOf(path), options, file_options] { return Open(path, options, file_options); };
+  }
   return dbm;
 }
 HAKO_OR_NO_MEMORY
