@@ -146,6 +146,7 @@ const TransactionRecords::Record* TransactionRecords::NextWritten(std::optional<
                                                                   bool is_upwards) {
   if (num_writes_ == 0) return nullptr;
   if (!knows_written_) {
+    written_.clear();  // of a call that ran out of memory
     for (std::uint32_t i = 0; i < records_.size(); ++i) {
       if (records_[i].write.kind != Action::Kind::kKeep) written_.insert(i);
     }
@@ -170,19 +171,23 @@ StatusOr<std::size_t> TransactionRecords::AddRun(bool is_upwards, std::optional<
 }
 
 // One commit: its keys and ranges, and what it finds there. First come the ends of the runs upwards, because the ranges of
-// a batch end before a key; then the records that were read, then the other ones that are written.
+// a batch end before a key; then the records that were read or whose time is kept, then the others that are written.
 class TransactionRecords::Validation {
   using RunOf = TransactionRecords::Run;
 
  public:
   Validation(const TransactionRecords& of, bool writes) : of_(of), writes_(writes) {
     for (const RunOf& run : of.runs_) AddRun(run);
+    const auto keeps_time = [&](const Record& record) {
+      return writes && record.write.kind == Action::Kind::kSet && record.write.expire_at == Expiry::kKeep;
+    };
     for (const Record& record : of.records_) {
-      if (record.seen != Seen::kNothing) Add(record);
+      if (record.seen != Seen::kNothing || keeps_time(record)) Add(record);
     }
     num_shown_ = keys_.size();
     for (const Record& record : of.records_) {
-      if (writes && record.seen == Seen::kNothing && record.write.kind != Action::Kind::kKeep) Add(record);
+      const bool was_added = record.seen != Seen::kNothing || keeps_time(record);
+      if (writes && !was_added && record.write.kind != Action::Kind::kKeep) Add(record);
     }
     std::ranges::sort(checks_, [&of](const RangeCheck& a, const RangeCheck& b) { return IsBelow(of, a.range, b.range); });
     for (const RangeCheck& check : checks_) Join(check.range);
@@ -297,6 +302,7 @@ class TransactionRecords::Validation {
     return Action::Set(record.write.value, record.write.expire_at);
   }
   bool Holds(const Record& record, std::optional<std::string_view> value) const {
+    if (record.seen == Seen::kNothing) return true;
     if (value.has_value() != (record.seen != Seen::kAbsent)) return false;
     if (record.seen == Seen::kValue && *value != record.seen_value) return false;
     return !record.seen_time || *record.seen_time == expiry_shown_;

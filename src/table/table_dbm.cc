@@ -183,6 +183,8 @@ StatusOr<std::unique_ptr<TableDBM>> TableDBM::Snapshot() HAKO_TRY {
   std::unique_ptr<internal::AnyDatabase> store;
   std::int64_t num_rows = TableCore::kUnknown;
   HAKO_RETURN_IF_ERROR(core.gate.RunExclusive([&]() -> Status {
+    if (core.is_changing_column)
+      return absl::UnavailableError("SetColumn checks the rows of a column: take the snapshot when it has returned");
     HAKO_ASSIGN_OR_RETURN(store, core.store->Snapshot());
     if (core.rows_at_open != TableCore::kUnknown) num_rows = core.rows_at_open + core.gate.num_rows();
     return absl::OkStatus();
@@ -237,6 +239,7 @@ Status TableDBM::SetColumn(StringArg name, const ColumnOptions& options) HAKO_TR
       core.catalogue.mutex().AssertHeld();
       core.gate.AssertNoWriters();
       core.catalogue.Publish(schema);
+      core.is_changing_column = &schema == &wanted;
     });
   };
   const auto store_new = [&]() -> Status {
@@ -265,6 +268,7 @@ Status TableDBM::SetColumn(StringArg name, const ColumnOptions& options) HAKO_TR
     if (!is_new) publish(old);
     return status;
   }
+  if (!is_new) core.gate.RunExclusive([&] { core.is_changing_column = false; });
   if (index) index->index->set_state(table::IndexState::kReady);
   added.Keep();
   return absl::OkStatus();

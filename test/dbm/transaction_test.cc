@@ -549,6 +549,72 @@ TYPED_TEST(TransactionTest, RetryReturnsErrorsOfAStateThatWas) {
   EXPECT_EQ(this->db_->Count(), 1u);
 }
 
+TYPED_TEST(TransactionTest, TheBodyOfRetryDoesNotCommit) {
+  Transaction transaction(*this->db_);
+  const auto commits = [&]() -> Status {
+    HAKO_RETURN_IF_ERROR(transaction.Set("1", "a"));
+    return transaction.Commit();
+  };
+  EXPECT_THAT(transaction.Retry(5, commits), StatusIs(StatusCode::kFailedPrecondition));
+  const auto nests = [&]() -> Status {
+    HAKO_RETURN_IF_ERROR(transaction.Set("1", "a"));
+    return transaction.Retry(5, [&] { return transaction.Set("2", "b"); });
+  };
+  EXPECT_THAT(transaction.Retry(5, nests), StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_EQ(this->db_->Count(), 0u);
+  ASSERT_THAT(transaction.Set("1", "a"), IsOk());
+  EXPECT_THAT(transaction.Commit(), IsOk());
+  EXPECT_EQ(this->db_->Count(), 1u);
+}
+
+// A conflict that a read has found stays one, even if the record comes back.
+TYPED_TEST(TransactionTest, AConflictThatWasFoundIsRemembered) {
+  ASSERT_THAT(this->db_->Set("1", "a"), IsOk());
+  Transaction transaction(*this->db_);
+  int tries = 0;
+  const auto body = [&]() -> Status {
+    HAKO_RETURN_IF_ERROR(transaction.Contains("1").status());
+    const bool interferes = ++tries == 1;
+    if (interferes) HAKO_RETURN_IF_ERROR(this->db_->Remove("1"));
+    const Status read = transaction.Get("1").status();
+    if (interferes) HAKO_RETURN_IF_ERROR(this->db_->Set("1", "a"));
+    return read;
+  };
+  EXPECT_THAT(transaction.Retry(5, body), IsOk());
+  EXPECT_EQ(tries, 2);
+}
+
+TYPED_TEST(TransactionTest, PopFirstEndsIfAnAbsentRecordAppears) {
+  if constexpr (TestFixture::kIsOrdered) {
+    Transaction transaction(*this->db_);
+    EXPECT_THAT(transaction.Get("1").status(), StatusIs(StatusCode::kNotFound));
+    ASSERT_THAT(this->db_->Set("1", "a"), IsOk());
+    EXPECT_THAT(transaction.PopFirst(), StatusIs(StatusCode::kAborted));
+    EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kAborted));
+    std::string key;
+    ASSERT_THAT(transaction.PopFirst(&key), IsOk());
+    EXPECT_EQ(key, "1");
+    ASSERT_THAT(transaction.Commit(), IsOk());
+    EXPECT_EQ(this->db_->Count(), 0u);
+  }
+}
+
+TYPED_TEST(TransactionTest, RemoveRangeIsOneStep) {
+  if constexpr (TestFixture::kIsOrdered) {
+    for (const char* const key : {"10", "20", "30"}) ASSERT_THAT(this->db_->Set(key, "old"), IsOk());
+    Transaction transaction(*this->db_);
+    ASSERT_THAT(transaction.Set("25", "own"), IsOk());
+    EXPECT_THAT(transaction.RemoveRange("20", "30"), IsOkAndHolds(2u));
+    EXPECT_THAT(transaction.CountRange("10"), IsOkAndHolds(2u));
+    EXPECT_EQ(this->db_->Count(), 3u);
+    ASSERT_THAT(transaction.Commit(), IsOk());
+    EXPECT_EQ(this->db_->Count(), 2u);
+    EXPECT_THAT(transaction.RemoveRange("10"), IsOkAndHolds(2u));
+    ASSERT_THAT(this->db_->Set("15", "new"), IsOk());
+    EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kAborted));
+  }
+}
+
 TYPED_TEST(TransactionTest, AnExceptionRollsBack) {
   Transaction transaction(*this->db_);
   const auto body = [&]() -> Status {
@@ -703,6 +769,29 @@ TEST_F(TransactionWithTimes, TimesAreKeptAndSet) {
   EXPECT_THAT(db_->Get("4").status(), StatusIs(StatusCode::kNotFound));
 }
 
+TEST_F(TransactionWithTimes, ATimeIsKeptThatWasNotRead) {
+  ASSERT_THAT(db_->Set("1", "a", {.expire_at = now_ + 1'000}), IsOk());
+  Transaction transaction(*db_);
+  ASSERT_THAT(transaction.Set("1", "b", {.keep_expiry = true}), IsOk());
+  ASSERT_THAT(transaction.Set("2", "c", {.keep_expiry = true}), IsOk());
+  ASSERT_THAT(transaction.Commit(), IsOk());
+  EXPECT_THAT(db_->Get("1"), IsOkAndHolds("b"));
+  EXPECT_THAT(db_->GetExpiry("1"), IsOkAndHolds(now_ + 1'000));
+  EXPECT_THAT(db_->GetExpiry("2"), IsOkAndHolds(0u));
+}
+
+TEST_F(TransactionWithTimes, ARecordAfterOneThatHasExpiredIsANewOne) {
+  Transaction transaction(*db_);
+  ASSERT_THAT(transaction.Set("1", "a", {.expire_at = 1}), IsOk());
+  EXPECT_THAT(transaction.Increment("1"), IsOkAndHolds(1));
+  ASSERT_THAT(transaction.Set("2", "a", {.expire_at = 1}), IsOk());
+  ASSERT_THAT(transaction.Set("2", "b", {.keep_expiry = true}), IsOk());
+  EXPECT_THAT(transaction.Contains("1"), IsOkAndHolds(true));
+  ASSERT_THAT(transaction.Commit(), IsOk());
+  EXPECT_EQ(db_->Count(), 2u);
+  EXPECT_THAT(db_->GetExpiry("2"), IsOkAndHolds(0u));
+}
+
 TEST_F(TransactionWithTimes, TheAbsenceOfATimeIsValidated) {
   Transaction transaction(*db_);
   ASSERT_THAT(transaction.Set("1", "a", {.keep_expiry = true}), IsOk());
@@ -721,6 +810,30 @@ TEST_F(TransactionWithTimes, ATimeThatWasReadIsValidated) {
   EXPECT_THAT(transaction.Get("1"), IsOkAndHolds("a"));
   ASSERT_THAT(db_->SetExpiry("1", now_ + 3'000), IsOk());
   EXPECT_THAT(transaction.Commit(), IsOk());  // the value alone was read
+}
+
+TEST(TransactionOfAnyDBM, PrefixRangesNeedTheBytewiseOrder) {
+  ASSERT_OK_AND_ASSIGN(auto numbers, (BabyDBM<MemoryMapParallelFile, DecimalComparator>::Open()));
+  AnyDBM db(std::move(numbers));
+  for (const char* const key : {"1", "2", "10", "15"}) ASSERT_THAT(db.Set(key, "v"), IsOk());
+  Transaction transaction(db);
+  auto range = transaction.PrefixRange("1");
+  EXPECT_TRUE(range.begin() == range.end());
+  EXPECT_THAT(range.status(), StatusIs(StatusCode::kUnimplemented));
+  EXPECT_THAT(transaction.CountRange("1"), IsOkAndHolds(4u));
+}
+
+TEST(TransactionCursorBounds, NothingBeyondThemIsRead) {
+  ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open());
+  for (const char* const key : {"a", "b", "c"}) ASSERT_THAT(db->Set(key, "v"), IsOk());
+  Transaction transaction(*db);
+  auto it = transaction.MakeIterator();
+  it.SetBounds("b", "d");
+  it.JumpLower("a", true);
+  EXPECT_FALSE(it.Valid());
+  ASSERT_THAT(transaction.Set("x", "y"), IsOk());
+  ASSERT_THAT(db->Set("a", "changed"), IsOk());
+  EXPECT_THAT(transaction.Commit(), IsOk());
 }
 
 TEST(TransactionOfAnArray, IsRefused) {

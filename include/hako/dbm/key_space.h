@@ -16,7 +16,8 @@
 // In a WriteBatch, Key names the record of a space, so that one batch covers several.
 //
 // Ranges, cursors and RemoveRange need an ordered database whose order is bytewise. AnyDBM returns Unimplemented for others.
-// A name that is empty or has a zero byte makes each call return InvalidArgument.
+// Where an order takes keys of different bytes for equal, the names must differ in it, too. A name that is empty or has a
+// zero byte makes each call return InvalidArgument.
 //
 // Threads, durability and errors: as of the database, transaction or snapshot, which must outlive the space. A space has no
 // state but its name, so there may be any number of one name.

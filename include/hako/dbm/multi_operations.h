@@ -120,6 +120,9 @@ class MultiOperations {
         }
       };
       HAKO_RETURN_IF_ERROR(self().Process(key, FunctionRef<Result(std::optional<std::string_view>)>(visit)));
+      if constexpr (requires { self().ConflictOn(key); }) {  // a transaction remembers that the record was absent
+        if (!found) return self().ConflictOn(key);
+      }
     }
     return absl::OkStatus();
   }

@@ -92,18 +92,15 @@ class Transaction : public Operations<Transaction<D>> {
 
   // Makes the updates if nothing that was read has changed; otherwise changes nothing and returns Aborted, whose message
   // names a key that has changed. Ends the transaction in any case; the next call begins another one. Other errors are
-  // those of Write (dbm/multi_operations.h).
+  // those of Write (dbm/multi_operations.h). FailedPrecondition in the body of Retry, which commits itself.
   Status Commit(const WriteOptions& options = {}) {
-    const bool is_durable = options.durability == Durability::kPower || is_durable_;
-    const bool writes = records_.HasWrites();
-    Status status = Settle(writes);
-    Rollback();
-    return status.ok() && writes && is_durable ? database_.WaitDurable(database_.LastLsn()) : status;
+    if (is_in_retry_) return absl::FailedPreconditionError("Commit or Retry in the body of Retry, which commits itself");
+    return CommitNow(options);
   }
   // Ends the transaction without a change.
   void Rollback() {
     records_.Clear();
-    is_durable_ = false;
+    is_durable_ = is_doomed_ = false;
   }
   // The key that made the last Commit or Retry return Aborted; for a range, its first or last key.
   const std::string& conflict() const { return conflict_; }
@@ -116,14 +113,16 @@ class Transaction : public Operations<Transaction<D>> {
   Status Retry(unsigned num_tries, Body&& body, const WriteOptions& options = {}) {
     static_assert(IsBody<Body>(), "the body takes nothing or hako::Transaction<D>&, and returns hako::Status");
     if (num_tries == 0) return absl::InvalidArgumentError("Retry: no tries");
-    const RollbackAtEnd rollback{*this};
+    if (is_in_retry_) return Commit();
+    const RetryEnd end{*this};
+    is_in_retry_ = true;
     internal::Turn turn(&database_);
     for (unsigned num_aborted = 0;;) {
       Rollback();
       turn.Await(num_aborted);
       Status status = Call(body);
       if (status.ok()) {
-        status = Commit(options);
+        status = CommitNow(options);
         if (!absl::IsAborted(status)) return status;
       } else {
         Status valid = Settle(false);
@@ -144,38 +143,44 @@ class Transaction : public Operations<Transaction<D>> {
 
   // Returns a cursor over the records, with the updates of the transaction. Of an ordered database; AnyDBM returns one whose
   // status is Unimplemented for others.
-  Iterator MakeIterator() requires requires(D& d) { d.MakeIterator().Last(); }
+  Iterator MakeIterator() & requires requires(D& d) { d.MakeIterator().Last(); }
   { return Iterator(*this); }
   // See dbm/ordered_operations.h.
-  auto Range(StringArg from, std::optional<StringArg> to = std::nullopt) {
+  auto Range(StringArg from, std::optional<StringArg> to = std::nullopt) & {
     return View<true>([from, to](Iterator& it) {
       it.SetBounds(std::nullopt, to);
       it.Jump(from);
       return std::nullopt;
     });
   }
-  auto Range() {
+  auto Range() & {
     return View<true>([](Iterator& it) {
       it.First();
       return std::nullopt;
     });
   }
-  auto ReverseRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
+  auto ReverseRange(StringArg from, std::optional<StringArg> to = std::nullopt) & {
     return View<false>([from, to](Iterator& it) {
       it.SetBounds(from, to);
       it.Last();
       return std::nullopt;
     });
   }
-  auto ReverseRange() {
+  auto ReverseRange() & {
     return View<false>([](Iterator& it) {
       it.Last();
       return std::nullopt;
     });
   }
-  auto PrefixRange(StringArg prefix) requires requires(D& d) { d.PrefixRange(std::string_view()); }
+  auto PrefixRange(StringArg prefix) & requires requires(D& d) { d.PrefixRange(std::string_view()); }
   {
-    return View<true>([prefix](Iterator& it) {
+    return View<true>([this, prefix](Iterator& it) -> std::optional<std::string> {
+      if constexpr (requires { database_.IsBytewise(); }) {
+        if (!database_.IsBytewise()) {
+          it.End(absl::UnimplementedError("PrefixRange needs an ordered database whose order is bytewise"));
+          return std::nullopt;
+        }
+      }
       const std::optional<std::string> end = EndOfPrefix(prefix);
       it.SetBounds(std::nullopt, end ? std::optional<StringArg>(*end) : std::nullopt);
       it.Jump(prefix);
@@ -264,21 +269,21 @@ class Transaction : public Operations<Transaction<D>> {
     return status;
   }
   // Removes the records of [from, to) and returns their number. Unlike that of a database it is atomic, and reads them all.
-  StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) HAKO_TRY {
+  StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
     const std::uint64_t begin = records_.moment();
     std::uint64_t count = 0;
-    Status status;
-    auto range = Range(from, to);
-    for (auto it = range.begin(); status.ok() && it != range.end(); ++it, ++count) {
-      StatusOr<std::uint32_t> record = records_.FindOrAdd((*it).first);
-      status = record.ok() ? records_.Put(*record, Action::Remove()) : record.status();
-    }
-    if (status.ok()) status = range.status();
+    const Status status = CatchNoMemory([&]() -> Status {
+      auto range = Range(from, to);
+      for (auto it = range.begin(); it != range.end(); ++it, ++count) {
+        HAKO_ASSIGN_OR_RETURN(const std::uint32_t record, records_.FindOrAdd((*it).first));
+        HAKO_RETURN_IF_ERROR(records_.Put(record, Action::Remove()));
+      }
+      return range.status();
+    });
     if (status.ok()) return count;
     records_.UndoTo(begin);
     return status;
   }
-  HAKO_OR_NO_MEMORY
 
   // See dbm/engine_operations.h.
   const Expiry* expiry() const { return database_.expiry(); }
@@ -318,8 +323,11 @@ class Transaction : public Operations<Transaction<D>> {
  private:
   friend class TransactionCursor<D>;
   friend class MultiOperations<Transaction<D>>;
-  struct RollbackAtEnd {
-    ~RollbackAtEnd() { transaction.Rollback(); }
+  struct RetryEnd {
+    ~RetryEnd() {
+      transaction.Rollback();
+      transaction.is_in_retry_ = false;
+    }
     Transaction& transaction;
   };
 
@@ -352,9 +360,17 @@ class Transaction : public Operations<Transaction<D>> {
     return RangeView<Iterator, kForward>(MakeIterator(), FunctionRef<std::optional<std::string>(Iterator&)>(start), KeyOrder());
   }
 
+  Status CommitNow(const WriteOptions& options) {
+    const bool is_durable = options.durability == Durability::kPower || is_durable_;
+    const bool writes = records_.HasWrites();
+    Status status = Settle(writes);
+    Rollback();
+    return status.ok() && writes && is_durable ? database_.WaitDurable(database_.LastLsn()) : status;
+  }
   // Validates and, if `writes`, writes.
   Status Settle(bool writes) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckDatabase());
+    if (is_doomed_) return Records::ConflictError(conflict_);
     const auto process = [this](const Batch<Action>& batch, std::uint64_t* expiry_shown) {
       return database_.ProcessMulti(batch, expiry_shown);
     };
@@ -371,9 +387,18 @@ class Transaction : public Operations<Transaction<D>> {
     HAKO_RETURN_IF_ERROR(CheckDatabase());
     if (action.HasTime() && expiry() == nullptr) return Expiry::NoTimesError();
     if (action.kind() == Action::Kind::kSet && action.expire_at() == Expiry::kInvalid) return Expiry::OutOfRangeError();
-    return records_.Put(record, action);
+    const Records::Write& before = records_.at(record).write;
+    const bool keeps_past = action.kind() == Action::Kind::kSet && action.expire_at() == Expiry::kKeep &&
+                            before.kind == Action::Kind::kSet && IsPast(before);  // the record before had gone
+    return records_.Put(record, keeps_past ? Action::Set(action.value()) : action);
   }
 
+  // From now on the transaction cannot be committed.
+  Status ConflictOn(std::string_view key) {
+    conflict_.assign(key);
+    is_doomed_ = true;
+    return Records::ConflictError(key);
+  }
   // Makes sure that the record was read, unless it is written: whether it exists, or also its value.
   StatusOr<std::uint32_t> Read(std::string_view key, bool reads_value) {
     HAKO_ASSIGN_OR_RETURN(const std::uint32_t index, records_.FindOrAdd(key));
@@ -395,8 +420,7 @@ class Transaction : public Operations<Transaction<D>> {
     HAKO_RETURN_IF_ERROR(error);
     if (!status.ok() && !absl::IsNotFound(status)) return status;
     if (!status.ok() && record.seen == Seen::kExists) {
-      conflict_.assign(key);
-      return Records::ConflictError(key);
+      return ConflictOn(key);
     }
     record.seen = !status.ok() ? Seen::kAbsent : reads_value ? Seen::kValue : Seen::kExists;
     record.seen_value = value;
@@ -431,8 +455,7 @@ class Transaction : public Operations<Transaction<D>> {
         record.seen = Seen::kAbsent;
         return Expiry::kNever;
       }
-      conflict_.assign(record.key);
-      return Records::ConflictError(record.key);
+      return ConflictOn(record.key);
     }
     HAKO_RETURN_IF_ERROR(time.status());
     if (record.seen == Seen::kNothing) record.seen = Seen::kExists;
@@ -458,7 +481,6 @@ class Transaction : public Operations<Transaction<D>> {
   // The visitor is shown the records as they are before the ranges are removed.
   Status ProcessBatch(const Batch<Action>& batch) {
     if (batch.applied_index) return absl::UnimplementedError("a transaction stores no applied index");
-    if (batch.removed_ranges.empty()) return ProcessEachOf(batch.keys, batch.visit, nullptr);
     std::vector<Action> actions;
     for (std::size_t i = 0; i < batch.keys.size(); ++i) {
       std::optional<std::string_view> value;
@@ -484,13 +506,15 @@ class Transaction : public Operations<Transaction<D>> {
 
   D& database_;
   Records records_;
-  bool is_durable_ = false;
+  bool is_durable_ = false, is_in_retry_ = false;
+  bool is_doomed_ = false;  // a read has found that an earlier one no longer holds
   std::string conflict_;
 };
 
 // A cursor over the records of an ordered database as a transaction sees them: with its updates, in key order, both ways.
 // All that it passes is read by the transaction. key() and value() are valid until the next move and the end of the
-// transaction, after which moves fail with FailedPrecondition. Not thread-safe; the transaction must outlive it.
+// transaction. After that Next and Previous fail with FailedPrecondition, and a jump begins in the next one. Not thread-safe; the
+// transaction must outlive it.
 template <class D>
 class TransactionCursor {
   using Records = internal::TransactionRecords;
@@ -535,6 +559,7 @@ class TransactionCursor {
   const Status& status() const { return has_moved_ ? status_ : internal::UnmovedError(); }
 
  private:
+  friend class Transaction<D>;
   Records& records() { return transaction_->records_; }
 
   void Seek(std::optional<std::string_view> from, bool inclusive, bool upwards) HAKO_TRY {
@@ -553,7 +578,7 @@ class TransactionCursor {
     }
     std::string own;
     if (from) own.assign(*from);  // the key may be a view of the current record
-    if (from && inclusive && !upwards) {
+    if (from && inclusive && !upwards && !IsBeyondEnd(own, false)) {
       // The record there is read by itself, so that the range ends before it.
       const StatusOr<std::uint32_t> record = transaction_->Read(own, true);
       if (!record.ok()) return End(record.status());
@@ -565,7 +590,7 @@ class TransactionCursor {
       if (!live_.Valid() && !live_.status().ok()) return End(live_.status());
       const bool is_live = live_.Valid() && records().Compare(live_.key(), own) == 0;
       const bool is_own = records().at(*record).write.kind != Action::Kind::kKeep;
-      if (!is_live && !is_own) return End(Records::ConflictError(own));
+      if (!is_live && !is_own) return End(transaction_->ConflictOn(own));
       records().run(run_).last.emplace(own);
       if (is_live) live_place_ = LivePlace::kPassed;
       return Show(is_live ? live_.key() : records().at(*record).key, *value);

@@ -93,6 +93,8 @@ struct TableCore {
   // counted.
   static constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::min();
   std::atomic<std::int64_t> rows_at_open{kUnknown};
+  // Whether writers obey a column that is not stored yet (TableDBM::SetColumn). Changes while the gate excludes writers.
+  bool is_changing_column = false;
 
  private:
   static constexpr std::size_t kCursorsKept = 16;

@@ -184,7 +184,7 @@ class TableDBM {
   // Taking it stops writers for a moment, and reads the columns and indices. For its memory and for what ends its reads
   // see dbm/snapshot.h; the limit is the option snapshot_bytes of the tree, and GetStats().snapshot_bytes of the snapshot
   // is what it takes. Clear of the table does not end it. The table must outlive it, and it its rows and queries.
-  // Returns Unimplemented for a snapshot.
+  // Returns Unimplemented for a snapshot, Unavailable while SetColumn checks the rows of a column.
   StatusOr<std::unique_ptr<TableDBM>> Snapshot();
 
   // Returns a query of all rows (table/query.h). The table must outlive it.

@@ -32,7 +32,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
 
  public:
   MultiGuard(PageTree& tree, WriterState& writer, const Batch<ActionT>& batch)
-      : Leaves(tree, writer, batch.keys, batch.shown_ranges.empty() ? batch.removed_ranges : batch.shown_ranges),
+      : Leaves(tree, writer, batch.keys, batch.shown_ranges.empty() ? batch.removed_ranges : batch.shown_ranges, batch.is_read_only),
         batch_(batch),
         decisions_(batch.keys.size()) {
     HAKO_DCHECK(AreAscending(ranges_));

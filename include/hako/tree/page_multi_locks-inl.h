@@ -22,8 +22,9 @@ class PageTree<Space, Compare>::LockedLeaves {
   static constexpr std::size_t kUsualKeys = 16;  // need no allocation
   using Lines = absl::InlinedVector<Line*, kUsualKeys>;
 
-  LockedLeaves(PageTree& tree, WriterState& writer, std::span<const std::string_view> keys, std::span<const Range> ranges)
-      : tree_(tree), writer_(writer), keys_(keys), ranges_(ranges) {
+  LockedLeaves(PageTree& tree, WriterState& writer, std::span<const std::string_view> keys, std::span<const Range> ranges,
+               bool is_read_only)
+      : tree_(tree), writer_(writer), keys_(keys), ranges_(ranges), is_read_only_(is_read_only) {
     SortKeys();
     leaf_of_.resize(keys.size());
     leaves_.reserve(keys.size() + ranges.size());
@@ -90,6 +91,7 @@ class PageTree<Space, Compare>::LockedLeaves {
   WriterState& writer_;
   const std::span<const std::string_view> keys_;
   const std::span<const Range> ranges_;
+  const bool is_read_only_;
   // Indices of keys_ in ascending order of the keys; for equal keys, the lower index comes first.
   // Most keys differ in their heads.
   struct Key {
@@ -148,7 +150,7 @@ class PageTree<Space, Compare>::LockedLeaves {
       if (leaf == nullptr) leaf = high || is_key ? Lock(high ? *high : keys_[order_[k].index]) : LockFrom(ranges_[r]);
       if (leaf == nullptr) return UnlockAll(false), false;
       leaves_.push_back(leaf);
-      tree_.captures_.CaptureIfAsked(*leaf);
+      if (!is_read_only_) tree_.captures_.CaptureIfAsked(*leaf);
       const View page(tree_.memory_, *leaf);
       const std::size_t first = k;
       for (k = EndOf(page, k); auto& key : std::span(order_).subspan(first, k - first)) leaf_of_[key.index] = leaf;
