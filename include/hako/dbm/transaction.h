@@ -174,12 +174,12 @@ class Transaction : public Operations<Transaction<D>> {
   }
   auto PrefixRange(StringArg prefix) & requires requires(D& d) { d.PrefixRange(std::string_view()); }
   {
-    return View<true>([this, prefix](Iterator& it) -> std::optional<std::string> {
-      if constexpr (requires { database_.IsBytewise(); }) {
-        if (!database_.IsBytewise()) {
-          it.End(absl::UnimplementedError("PrefixRange needs an ordered database whose order is bytewise"));
-          return std::nullopt;
-        }
+    bool is_bytewise = true;
+    if constexpr (requires { database_.IsBytewise(); }) is_bytewise = database_.IsBytewise();
+    return View<true>([is_bytewise, prefix](Iterator& it) -> std::optional<std::string> {
+      if (!is_bytewise) {
+        it.End(absl::UnimplementedError("PrefixRange needs an ordered database whose order is bytewise"));
+        return std::nullopt;
       }
       const std::optional<std::string> end = EndOfPrefix(prefix);
       it.SetBounds(std::nullopt, end ? std::optional<StringArg>(*end) : std::nullopt);
