@@ -93,11 +93,11 @@ class DurableCommits {
   explicit DurableCommits(DurableOptions options) : options_(std::move(options)) {}
   ~DurableCommits() {
     if (is_open_) (void)engine_.Close();
-    Remove();
+    RemoveDatabase(options_.path);
   }
 
   bool Load() {
-    Remove();
+    RemoveDatabase(options_.path);
     is_open_ = engine_.Open(options_);
     typename E::Writer writer(engine_);
     const CommitRows all(options_.n, 0, 1, options_.n, true, 1);
@@ -201,15 +201,6 @@ class DurableCommits {
     return true;
   }
 
-  // An engine may keep several files whose names begin with the path, or a folder.
-  void Remove() const {
-    const std::filesystem::path path(options_.path);
-    std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(path.parent_path()))
-      if (entry.path().filename().string().starts_with(path.filename().string())) files.push_back(entry.path());
-    for (const auto& file : files) std::filesystem::remove_all(file);
-  }
-
   const DurableOptions options_;
   E engine_;
   bool is_open_ = false;
@@ -234,12 +225,7 @@ int DurableMain(int argc, char** argv) {
   options.path = std::filesystem::path(dir) / (std::string(E::kName) + "." + std::to_string(getpid()) + ".durable");
   DurableCommits<E> commits(options);
   if (!commits.Load()) return std::fprintf(stderr, "%s: cannot make the database\n", argv[0]), 1;
-  for (std::string command; std::getline(std::cin, command);) {
-    if (commits.Obey(command)) continue;
-    std::fprintf(stderr, "%s: failed: %s\n", argv[0], command.c_str());
-    return 1;
-  }
-  return 0;
+  return ObeyCommands(argv[0], commits);
 }
 
 }  // namespace hako::compare

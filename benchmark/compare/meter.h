@@ -23,6 +23,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <limits>
 #include <optional>
 #include <string>
@@ -44,6 +45,25 @@ inline std::uint64_t CpuNanoseconds() {
   timespec time;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// Removes a database: an engine may keep several files whose names begin with the path, or a folder.
+inline void RemoveDatabase(const std::filesystem::path& path) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path.parent_path()))
+    if (entry.path().filename().string().starts_with(path.filename().string())) files.push_back(entry.path());
+  for (const auto& file : files) std::filesystem::remove_all(file);
+}
+
+// Carries out the commands of the standard input, one a line, by obeyer.Obey(command), until one fails. Returns the exit status.
+template <class Obeyer>
+int ObeyCommands(const char* program, Obeyer&& obeyer) {
+  for (std::string command; std::getline(std::cin, command);) {
+    if (obeyer.Obey(command)) continue;
+    std::fprintf(stderr, "%s: failed: %s\n", program, command.c_str());
+    return 1;
+  }
+  return 0;
 }
 
 // How an engine is opened, where it has a choice; engines without one ignore it.

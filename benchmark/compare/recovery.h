@@ -160,12 +160,7 @@ int RecoveryMain(int argc, char** argv) {
       return std::fputs("the options and commands are described in recovery.h\n", stderr), 2;
   }
   Recovery<E> recovery(options);
-  for (std::string command; std::getline(std::cin, command);) {
-    if (recovery.Obey(command)) continue;
-    std::fprintf(stderr, "%s: failed: %s\n", argv[0], command.c_str());
-    return 1;
-  }
-  return 0;
+  return ObeyCommands(argv[0], recovery);
 }
 
 }  // namespace hako::compare

@@ -259,12 +259,7 @@ int ShortScansMain(int argc, char** argv) {
   }
   options.path = std::filesystem::path(dir) / (std::string(E::kName) + "." + std::to_string(getpid()) + ".short_scans");
   ShortScans<E> scans(options);
-  for (std::string command; std::getline(std::cin, command);) {
-    if (scans.Obey(command)) continue;
-    std::fprintf(stderr, "%s: failed: %s\n", argv[0], command.c_str());
-    return 1;
-  }
-  return 0;
+  return ObeyCommands(argv[0], scans);
 }
 
 }  // namespace hako::compare

@@ -72,11 +72,11 @@ class Transactions {
   }
   ~Transactions() {
     if (is_open_) (void)engine_.Close();
-    Remove();
+    RemoveDatabase(options_.path);
   }
 
   bool Load() {
-    Remove();
+    RemoveDatabase(options_.path);
     is_open_ = engine_.Open(options_);
     typename E::Worker worker(engine_);
     const std::string value(kValueSize, 'v');
@@ -147,15 +147,6 @@ class Transactions {
     result->ns = Nanoseconds() - begin;
   }
 
-  // An engine may keep several files whose names begin with the path, or a folder.
-  void Remove() const {
-    const std::filesystem::path path(options_.path);
-    std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(path.parent_path()))
-      if (entry.path().filename().string().starts_with(path.filename().string())) files.push_back(entry.path());
-    for (const auto& file : files) std::filesystem::remove_all(file);
-  }
-
   const TransactionOptions options_;
   workload::Rows keys_;
   const traces::Zipf zipf_;
@@ -183,12 +174,7 @@ int TransactionMain(int argc, char** argv) {
   options.path = std::filesystem::path(dir) / (std::string(E::kName) + "." + std::to_string(getpid()) + ".transactions");
   Transactions<E> transactions(options);
   if (!transactions.Load()) return std::fprintf(stderr, "%s: cannot make the database\n", argv[0]), 1;
-  for (std::string command; std::getline(std::cin, command);) {
-    if (transactions.Obey(command)) continue;
-    std::fprintf(stderr, "%s: failed: %s\n", argv[0], command.c_str());
-    return 1;
-  }
-  return 0;
+  return ObeyCommands(argv[0], transactions);
 }
 
 }  // namespace hako::compare

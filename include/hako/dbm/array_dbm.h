@@ -101,13 +101,7 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
   Inspection Inspect();
 
   // As TreeDBM::Refresh (dbm/tree_dbm.h).
-  StatusOr<std::unique_ptr<ArrayDBM>> Refresh() const HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    if (!reopen_) return Home::NoReaderError();
-    HAKO_ASSIGN_OR_RETURN(std::unique_ptr<ArrayDBM> newer, reopen_());
-    if (!newer->IsNewerThan(*this)) newer = nullptr;
-    return newer;
-  }
+  StatusOr<std::unique_ptr<ArrayDBM>> Refresh() const HAKO_TRY { return Home::Refreshed(*this, reopen_); }
   HAKO_OR_NO_MEMORY
 
  private:

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -136,8 +137,14 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
                                                const Status& checked);
   // Whether this database shows a later state than `other`, or another file.
   bool IsNewerThan(const PoolHome& other) const;
-  static Status NoReaderError() {
-    return absl::FailedPreconditionError("Refresh: the database was not opened by its path with OpenMode::kReadOnly");
+  // Refresh (dbm/tree_dbm.h) of a database of class D, which `reopen` opens again; empty if it is not a reader.
+  template <class D>
+  static StatusOr<std::unique_ptr<D>> Refreshed(const D& database, const std::function<StatusOr<std::unique_ptr<D>>()>& reopen) {
+    HAKO_RETURN_IF_ERROR(database.CheckOpen());
+    if (!reopen) return absl::FailedPreconditionError("Refresh: the database was not opened by its path with OpenMode::kReadOnly");
+    HAKO_ASSIGN_OR_RETURN(std::unique_ptr<D> newer, reopen());
+    if (!newer->IsNewerThan(database)) newer = nullptr;
+    return newer;
   }
 
   // Call in Open, before MakeSpace: no space is reused that readers need.

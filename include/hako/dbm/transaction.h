@@ -419,9 +419,7 @@ class Transaction : public Operations<Transaction<D>> {
     });
     HAKO_RETURN_IF_ERROR(error);
     if (!status.ok() && !absl::IsNotFound(status)) return status;
-    if (!status.ok() && record.seen == Seen::kExists) {
-      return ConflictOn(key);
-    }
+    if (!status.ok() && record.seen == Seen::kExists) return ConflictOn(key);
     record.seen = !status.ok() ? Seen::kAbsent : reads_value ? Seen::kValue : Seen::kExists;
     record.seen_value = value;
     return index;

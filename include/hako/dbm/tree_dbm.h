@@ -145,13 +145,7 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
   // snapshots go on to show the older checkpoint until it is closed, so any threads may use it meanwhile. A
   // reader whose reads return Aborted was cut off (TreeOptions::reader_bytes), and goes on here.
   // FailedPrecondition if it was opened in another way. The other errors are those of Open.
-  StatusOr<std::unique_ptr<TreeDBM>> Refresh() const HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    if (!reopen_) return Home::NoReaderError();
-    HAKO_ASSIGN_OR_RETURN(std::unique_ptr<TreeDBM> newer, reopen_());
-    if (!newer->IsNewerThan(*this)) newer = nullptr;
-    return newer;
-  }
+  StatusOr<std::unique_ptr<TreeDBM>> Refresh() const HAKO_TRY { return Home::Refreshed(*this, reopen_); }
   HAKO_OR_NO_MEMORY
 
  private:
