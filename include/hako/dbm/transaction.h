@@ -8,14 +8,14 @@
 //   });
 //
 // It is optimistic: it locks nothing until Commit. Updates are kept in memory, where the reads of the transaction see them
-// and no one else does. Commit locks all records and ranges that were read or are written, checks that what was read
-// is unchanged, and makes all updates in one atomic step, as Write makes those of a batch (dbm/write_batch.h). If
+// and no one else does. Commit locks all records and ranges that were read or are written, checks that those that were read
+// are unchanged, and makes all updates in one atomic step, as Write makes those of a batch (dbm/write_batch.h). If
 // something has changed, it changes nothing and returns Aborted, with the key. So committed transactions, plain updates
 // and batches are serializable: the result is that of some order of them, one after the other, which keeps the order of
-// calls that do not overlap. What was read is compared by content, so a record that was changed and changed back has
+// calls that do not overlap. Reads are compared by content, so a record that was changed and changed back has
 // not changed. The source of the idea is optimistic concurrency control (Kung and Robinson, 1981), validated by value.
 //
-// Until Commit or Retry has succeeded, what a transaction has read may be of different moments: a transaction that only
+// Until Commit or Retry has succeeded, the reads may be of different moments: a transaction that only
 // reads also ends with Commit, or reads a snapshot (dbm/snapshot.h), which never has to be repeated.
 //
 // A cursor or range reads the keys that it has passed and the gaps between them. So Commit also finds records that
@@ -107,7 +107,7 @@ class Transaction : public Operations<Transaction<D>> {
 
   // Calls body(), or body(*this), in a new transaction, and then Commit, up to `num_tries` times until that does not return
   // Aborted. Before each further try it waits: see internal::Turn. An error of the body ends the call and rolls back, if
-  // what the body has read is unchanged; otherwise the body is tried again, because it may have seen a state that never
+  // the reads of the body still hold; otherwise the body is tried again, because it may have seen a state that never
   // was. An exception of the body propagates.
   template <class Body>
   Status Retry(unsigned num_tries, Body&& body, const WriteOptions& options = {}) {
@@ -133,7 +133,7 @@ class Transaction : public Operations<Transaction<D>> {
     }
   }
 
-  // Returns a moment to which RollbackTo returns: it takes back the updates since. What was read stays read.
+  // Returns a moment to which RollbackTo returns: it takes back the updates since, and no read.
   // FailedPrecondition if the moment is of a transaction that has ended, or was taken back itself.
   Savepoint SetSavepoint() const { return {records_.number(), records_.moment()}; }
   Status RollbackTo(const Savepoint& savepoint) {

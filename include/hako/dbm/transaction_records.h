@@ -1,6 +1,6 @@
-// What a transaction (dbm/transaction.h) has read and is going to write, whatever its database: compiled once.
+// The reads and updates of a transaction (dbm/transaction.h), whatever its database: compiled once.
 //
-// It is validated by content: Commit locks all that was read, and compares it with what is there. So records need no
+// It is validated by content: Commit locks all that was read, and compares it with the database. So records need no
 // versions, and a database without transactions pays nothing. A record that was changed and changed back counts as
 // unchanged, which is right: the transaction then takes effect at the moment of its commit. Single records are compared
 // byte by byte; those of a range that a cursor has passed by a 128-bit sum of their hashes, of a seed that the process
@@ -67,7 +67,7 @@ class TransactionRecords {
   // The database's ProcessMulti.
   using Process = FunctionRef<Status(const Batch<Action>& batch, std::uint64_t* expiry_shown)>;
 
-  // What was read of a record: nothing, whether it exists, or also its value.
+  // How much was read of a record: nothing, whether it exists, or also its value.
   enum class Seen : std::uint8_t { kNothing, kAbsent, kExists, kValue };
   // What Commit makes of a record.
   struct Write {
@@ -123,7 +123,7 @@ class TransactionRecords {
 
   // The moment after the last Put, for UndoTo.
   std::uint64_t moment() const { return undos_.empty() ? 0 : undos_.back().serial; }
-  // Takes back what was put since. Returns false if that moment was taken back itself.
+  // Takes back all Puts since. Returns false if that moment was taken back itself.
   bool UndoTo(std::uint64_t moment);
 
   // Compares all that was read with the database and, if `writes`, writes. Aborted if something has changed; *conflict is
@@ -147,7 +147,7 @@ class TransactionRecords {
     bool operator()(std::string_view a, std::uint32_t b) const { return of->Compare(a, of->records_[b].key) < 0; }
   };
   class Validation;
-  static constexpr std::size_t kFew = 8;  // so many records are found without the index
+  static constexpr std::size_t kFew = 8;  // up to this many records are found without the index
 
   Status CheckRoom(std::size_t bytes) const;
   std::optional<std::uint32_t> Find(std::string_view key);
@@ -169,7 +169,7 @@ class TransactionRecords {
 //
 // Each waits for a random time, which grows with the number of its tries. One that was aborted kPatience times takes the
 // turn of its database: until it ends, the others wait before their next try, for at most kWaitMax. So it succeeds, unless
-// plain updates keep changing what it reads.
+// plain updates keep changing its records.
 class Turn {
  public:
   explicit Turn(const void* database);

@@ -8,7 +8,7 @@
 // part, so neither waits for the other. Those that replace or truncate the file need both parts.
 //
 // The file. Readers note which checkpoint they read in a file beside the database, DATABASE-readers. The
-// first reader creates it, and the last one removes it. It has a slot of 64 bytes for each reader:
+// first reader creates it, and the last one, or the writer's Close, removes it. It has a slot of 64 bytes for each reader:
 //   epoch       the sequence of the superblock; the reader needs this checkpoint and may need later ones.
 //               0 until the reader has read a superblock: it may need any
 //   generation  random, another one for each reader
@@ -50,7 +50,7 @@ namespace hako {
 // The suffix of the file: its path is the path of the database followed by this.
 inline constexpr char kReadersEnding[] = "-readers";
 
-// What a reader holds.
+// The slot of a reader.
 class ReaderSlot {
  public:
   // Takes a slot beside the database at this path, which must exist, with epoch 0. An error if the file of the
@@ -82,7 +82,7 @@ class ReaderSlot {
   const sync::ForkCall on_fork_{this, [](void* self) { static_cast<ReaderSlot*>(self)->CloseInChild(); }};
 };
 
-// What a writer sees of its readers.
+// The readers of a database, as its writer sees them.
 class ReadersFile {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};

@@ -17,11 +17,13 @@
 // each row that they find, and some 20 while positions decide. With a limit, in the order of the keys, it finds the
 // first rows without the others if rows were put in about that order, or before the first text index was created.
 //
-// A query is not a snapshot, unless it is one of TableDBM::Snapshot, which shows one moment. A row that is not changed meanwhile is shown
-// exactly once if it meets the condition. Every row that is shown met the condition when it was read. If only keys are wanted (Keys, Count,
-// Columns with no column) and the indices decide the condition, the row's entries met it when they were read. With OrderBy, rows are always
-// shown in order: the query finds a row by its value, and leaves it out if it is gone or has another value when it is read. Later rows take
-// its place, so a limit is reached if enough rows exist.
+// A query is not a snapshot, unless it is one of TableDBM::Snapshot, which shows one moment. A row
+// that is not changed meanwhile is shown exactly once if it meets
+// the condition. Every row that is shown met the condition when it was read. If only keys are
+// wanted (Keys, Count, Columns with no column) and the indices decide the condition, the row's
+// entries met it when they were read. With OrderBy, rows are always shown in order: the query finds
+// a row by its value, and leaves it out if it is gone or has another value when it is read. Later
+// rows take its place, so a limit is reached if enough rows exist.
 //
 // Plans: see table/plan.h, and Explain.
 //
