@@ -55,7 +55,13 @@ RecordSum RecordSum::Of(std::string_view key, std::string_view value) {
   return {of_value.low64, of_key.high64 ^ MixBits(of_value.high64), 1};
 }
 
+void TransactionRecords::ForgetParts() {
+  for (const auto& part : parts_) part->Forget();
+  std::erase_if(parts_, [](const auto& part) { return part.use_count() == 1; });
+}
+
 void TransactionRecords::Clear() {
+  ForgetParts();
   ++number_;
   index_.clear();
   written_.clear();
@@ -131,6 +137,11 @@ void TransactionRecords::SetWrite(std::uint32_t record, const Write& write) {
   if (knows_written_ && !is_written) written_.erase(record);
   records_[record].write = write;
   num_writes_ += static_cast<std::uint32_t>(is_written) - static_cast<std::uint32_t>(was_written);
+}
+
+bool TransactionRecords::HasMoment(std::uint64_t moment) const {
+  const auto found = std::ranges::lower_bound(undos_, moment, {}, &Undo::serial);
+  return moment == 0 || (found != undos_.end() && found->serial == moment);
 }
 
 bool TransactionRecords::UndoTo(std::uint64_t moment) {
@@ -323,7 +334,14 @@ class TransactionRecords::Validation {
 };
 
 Status TransactionRecords::Commit(bool writes, Process process, std::string* conflict) const {
-  return Validation(*this, writes).Execute(process, conflict);
+  Validation validation(*this, writes);
+  if (!writes || parts_.empty()) return validation.Execute(process, conflict);
+  Status status;
+  std::size_t num_begun = 0;
+  while (status.ok() && num_begun < parts_.size()) status = parts_[num_begun++]->BeginCommit(*this);
+  if (status.ok()) status = CatchNoMemory([&] { return validation.Execute(process, conflict); });
+  for (std::size_t i = 0; i < num_begun; ++i) parts_[i]->EndCommit(status.ok());
+  return status;
 }
 
 Status TransactionRecords::ConflictError(std::string_view key) {

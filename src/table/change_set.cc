@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/varint.h"
+#include "hako/table/table_changes.h"
 #include "hako/table/typed_value.h"
 
 namespace hako::table {
@@ -70,9 +71,19 @@ Status ChangeSet::Try(TableCore& core, std::span<const Change> changes) {
   }
   postings_.Clear();
   retired_.clear();
+  noted_.clear();
   TakenNumbers taken(core.numbers);
   HAKO_RETURN_IF_ERROR(AddEntries(core, taken));
   Compare();
+  if (core.IsInTransaction()) {
+    HAKO_RETURN_IF_ERROR(core.changes->BeginStep());
+    ChangesInTransaction::Step step{.taken = taken.numbers(), .retired = retired_, .noted = noted_};
+    HAKO_RETURN_IF_ERROR(Write(core));
+    step.num_rows_added = num_rows_added_;
+    core.changes->AddStep(std::move(step));
+    taken.Keep();
+    return absl::OkStatus();
+  }
   HAKO_RETURN_IF_ERROR(Write(core));
   taken.Keep();
   core.numbers.Retire(retired_);
@@ -242,7 +253,8 @@ Status ChangeSet::AddPostings(TableCore& core, TakenNumbers& taken, State& state
       SetNumberOfRow(*number, &state.new_bytes);
       postings_.AddKey(*number, state.key());
     }
-    if (was_listed && index->state() == IndexState::kBuilding) index->changed().Add(*number);
+    if (was_listed && index->state() == IndexState::kBuilding)
+      core.IsInTransaction() ? noted_.push_back(*number) : index->changed().Add(*number);
     const RowView new_row(state.new_bytes, names);
     const ColumnId column = index->parts()[0].column;
     if (was_listed && state.has && index->DependsOnlyOnColumn() && has_same_text(old_row.Get(column), new_row.Get(column))) continue;
@@ -354,7 +366,7 @@ Status ChangeSet::Write(TableCore& core) {
     }
     return operation.is_set ? Action::Set(operation.value) : Action::Remove();
   };
-  core.numbers.Announce(retired_);
+  if (!core.IsInTransaction()) core.numbers.Announce(retired_);
   const Status status = core.store->ProcessMulti(Batch<Action>{keys_, visit, first_column}, nullptr);
   if (taken != nullptr) return UniqueError(core, *taken);
   if (status.ok() && added_ != nullptr) added_->Keep();
@@ -410,7 +422,16 @@ class ThreadChangeSet {
 
 namespace {
 
+// A conflict in a transaction shows that what it has read no longer holds: its commit would say the same.
+Status MakeInTransaction(TableCore& core, ChangeSet& set, std::span<const Change> changes) {
+  const WriterGate::Writer writer(core.gate);
+  Status status = set.Try(core, changes);
+  const bool is_bare = absl::IsAborted(status) && status.message().empty();
+  return is_bare ? absl::AbortedError("rows or entries that the transaction has read were changed meanwhile") : status;
+}
+
 Status MakeResolved(TableCore& core, ChangeSet& set, std::span<const Change> changes) {
+  if (core.IsInTransaction()) return MakeInTransaction(core, set, changes);
   Status status;
   for (int tries = 0;; ++tries) {
     if (tries < ChangeSet::kTriesMax) {
@@ -443,6 +464,12 @@ Status MakeChanges(TableCore& core, std::span<const Change> changes, std::uint64
     const sync::MutexLock lock(core.catalogue.mutex());
     NewColumns added(core.catalogue);
     HAKO_RETURN_IF_ERROR(set.Resolve(core, changes, &added, nullptr));
+    if (core.IsInTransaction()) {  // the columns are stored at once, and stay without a row that has them
+      HAKO_RETURN_IF_ERROR(core.catalogue.Store(added.records()));
+      added.Publish();
+      added.Keep();
+      HAKO_RETURN_IF_ERROR(set.Resolve(core, changes, nullptr, &lacks_columns));
+    }
     status = MakeResolved(core, set, changes);
   }
   if (num_changed != nullptr) *num_changed = set.num_changed();

@@ -124,7 +124,7 @@ ZoneStream::ZoneStream(TableCore& core, const RecordRange& range, const Source& 
   static constexpr double kMargin = 1.5, kZonesMin = 8;
   zones_at_once_ = static_cast<std::size_t>(kZonesMin + kMargin * static_cast<double>(source.wanted) * num_zones_ /
                                                             static_cast<double>(source.num_rows + 1));
-  known_ = {~std::uint64_t{0}, core.gate.Moment()};
+  known_ = {~std::uint64_t{0}, core.Moment()};
   core_.numbers.SeeNextZones(seen_, 1, from_, to_, &zones_);
 }
 
@@ -166,7 +166,7 @@ Status ZoneStream::FindMore() {
   num_looked_up_ = 0;
   core_.numbers.SeeNextZones(seen_, zones_at_once_, from_, to_, &zones_);
   num_read_ = std::min(zones_.size(), zones_at_once_);
-  if (known_.moment && core_.gate.Moment() != known_.moment) known_ = {};  // keys that were found before are shown, too
+  if (known_.moment && core_.Moment() != known_.moment) known_ = {};  // keys that were found before are shown, too
   zones_at_once_ *= 2;
   std::vector<std::uint64_t> indices;
   for (std::size_t i = 0; i < num_read_; ++i) indices.push_back(zones_[i].index);

@@ -166,7 +166,7 @@ bool Planner::IsUsable(const Index& index, Nodes conjuncts) {
 }
 
 std::uint64_t Planner::NumRows() {
-  const StatusOr<std::uint64_t> count = core_.CountRows();
+  const StatusOr<std::uint64_t> count = core_.EstimateRows();
   if (!count.ok()) status_ = count.status();
   return count.value_or(0);
 }
@@ -277,7 +277,7 @@ std::vector<const Node*> Planner::NodesOf(Nodes conjuncts, TextSearch& search) {
 
 std::optional<Access> Planner::OfTexts(Nodes conjuncts, TextSearch& search, bool is_whole) {
   const std::vector<const Node*> nodes = NodesOf(conjuncts, search);
-  const std::optional<std::uint64_t> moment = core_.gate.Moment();
+  const std::optional<std::uint64_t> moment = core_.Moment();
   std::uint64_t exact = 0;
   StatusOr<RowSet> set = search.FindAll(nodes, &exact);
   if (!set.ok()) {
@@ -290,7 +290,8 @@ std::optional<Access> Planner::OfTexts(Nodes conjuncts, TextSearch& search, bool
     AddText(*nodes[i], &access.text);
   }
   if (!set->is_complement && set->numbers.empty()) access.exact = AllBits(conjuncts);  // no row meets the condition
-  if (set->is_complement && (!wanted_.counts || !is_whole || conjuncts.size() > 64 || access.exact != AllBits(conjuncts)))
+  if (set->is_complement &&
+      (core_.IsInTransaction() || !wanted_.counts || !is_whole || conjuncts.size() > 64 || access.exact != AllBits(conjuncts)))
     return std::nullopt;
   access.moment = moment;
   access.indices = search.IndicesFor(nodes);
@@ -302,7 +303,8 @@ std::optional<Access> Planner::OfTexts(Nodes conjuncts, TextSearch& search, bool
 std::optional<Access> Planner::OfZones(Nodes conjuncts, std::shared_ptr<TextSearch> search, std::uint64_t num_rows, const Access& ordered) {
   static constexpr std::uint64_t kRowsOfKey = 4;  // keys of the set that are sorted in the time that a wanted row takes here, about
   static constexpr std::uint64_t kRowsMin = 64, kRowsScanned = 512;
-  if (!wanted_.rows || wanted_.counts || ordered.kind != Access::Kind::kRange || ordered.range.index != nullptr) return std::nullopt;
+  if (core_.IsInTransaction() || !wanted_.rows || wanted_.counts || ordered.kind != Access::Kind::kRange || ordered.range.index != nullptr)
+    return std::nullopt;
   if (num_rows < kRowsMin || num_rows / kRowsOfKey < *wanted_.rows || !core_.numbers.KnowsOrder(wanted_.is_descending)) return std::nullopt;
   Access access{.kind = Access::Kind::kZones, .range = ordered.range};
   ZoneStream::Source source{search, NodesOf(conjuncts, *search), {}, num_rows, *wanted_.rows};

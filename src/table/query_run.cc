@@ -203,7 +203,7 @@ Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
 }
 
 void QueryRun::Note(const KeyStream::Known& known) {
-  const bool is_same = known.met != 0 && known.moment && core_.gate.Moment() == known.moment;
+  const bool is_same = known.met != 0 && known.moment && core_.Moment() == known.moment;
   met_ = is_same ? known.met : 0;
 }
 

@@ -199,6 +199,11 @@ void RowNumbers::RetireAll() {
   knows_zones_ = true;
 }
 
+std::uint64_t RowNumbers::Generation() {
+  const sync::MutexLock lock(mutex_);
+  return scans_from_;
+}
+
 unsigned RowNumbers::Begin() {
   const sync::MutexLock lock(mutex_);
   const auto epoch = static_cast<unsigned>(epoch_ % 2);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "hako/text/text_encoding.h"
 
 namespace hako::table {
@@ -22,8 +23,14 @@ Status TableCore::FetchRow(std::string_view key, RowBuffer* bytes) {
   return store->Fetch(RowKeyBuffer(key).view(), [bytes](std::size_t size) { return bytes->Resize(size); });
 }
 
+Status TableCore::CheckWhole(std::string_view function) const {
+  if (!IsInTransaction()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(ToAbsl(function), " is not part of a transaction: call it on the table itself"));
+}
+
 StatusOr<std::uint64_t> TableCore::CountRows() {
   HAKO_RETURN_IF_ERROR(store->CheckOpen());
+  if (IsInTransaction()) return store->CountRange({&kRowSpace, 1}, std::string{kRowSpace + 1});
   std::int64_t known = rows_at_open.load(std::memory_order_acquire);
   if (known == kUnknown) {
     const auto count = [&]() -> Status {

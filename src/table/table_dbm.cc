@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "hako/base/no_memory.h"
+#include "hako/dbm/any_part.h"
+#include "hako/sync/mutex.h"
 #include "hako/table/query_run.h"
+#include "hako/table/table_changes.h"
 #include "hako/table/table_core.h"
 #include "hako/table/typed_value.h"
 
@@ -28,6 +34,34 @@ Status ChangeOne(TableCore& core, ChangeKind kind, std::string_view key, std::sp
 
 Status BrokenRule(std::string_view column, std::string_view key, std::string_view how) {
   return absl::FailedPreconditionError(absl::StrCat("column '", ToAbsl(column), "': row '", ToAbsl(key.substr(0, 64)), ToAbsl(how)));
+}
+
+// The tables in key spaces that are open: each has its state in memory once.
+class OpenSpaces {
+ public:
+  static OpenSpaces& Get() {
+    static OpenSpaces* const spaces = new OpenSpaces;
+    return *spaces;
+  }
+  bool Add(const void* database, std::string_view name) {
+    const sync::MutexLock lock(mutex_);
+    return spaces_.emplace(database, name).second;
+  }
+  void Remove(const void* database, const std::string& name) {
+    const sync::MutexLock lock(mutex_);
+    spaces_.erase({database, name});
+  }
+
+ private:
+  sync::Mutex mutex_;
+  std::set<std::pair<const void*, std::string>> spaces_ ABSL_GUARDED_BY(mutex_);
+};
+
+StatusOr<bool> IsEmpty(internal::AnyDatabase& store) {
+  const auto cursor = store.MakeCursor();
+  cursor->First();
+  HAKO_RETURN_IF_ERROR(cursor->status());
+  return !cursor->Valid();
 }
 
 // Whether an index makes the column unique.
@@ -78,12 +112,44 @@ StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenIn(std::unique_ptr<internal::A
   return path.empty() ? status : Status(status.code(), absl::StrCat(ToAbsl(path), ": ", status.message()));
 }
 
+StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenInSpace(std::unique_ptr<AnyDBM> database, std::string_view name,
+                                                          const TableOptions& options) {
+  auto space = std::make_unique<internal::AnySpace>(std::move(database), name, false);
+  const void* const origin = space->Origin();
+  std::string own_name(name);
+  if (!OpenSpaces::Get().Add(origin, name))
+    return absl::FailedPreconditionError(absl::StrCat("the table in the key space '", ToAbsl(name), "' is open already"));
+  auto opened = CatchNoMemory([&] { return Open(std::move(space), options); });
+  if (opened.ok())
+    (*opened)->space_ = std::move(own_name);
+  else
+    OpenSpaces::Get().Remove(origin, own_name);
+  return opened;
+}
+
+const void* TableDBM::Origin() const { return core_->store->Origin(); }
+AnyDBM& TableDBM::store() { return *core_->any_store; }
+
+StatusOr<std::unique_ptr<TableDBM>> TableDBM::InTransaction(std::unique_ptr<internal::AnyDatabase> records, bool is_of_table,
+                                                            JoinRef join) {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("In"));
+  if (!is_of_table && !space_.empty())
+    records = std::make_unique<internal::AnySpace>(internal::AnyAccess::Own(std::move(records)), space_, true);
+  auto changes = std::make_shared<table::ChangesInTransaction>(*core_);
+  auto core = std::make_unique<TableCore>(*core_, std::move(records), changes);
+  std::unique_ptr<TableDBM> view(new TableDBM(std::move(core)));
+  view->is_closed_ = true;  // there is nothing to close
+  changes->set_records(&join(changes));
+  return view;
+}
+
 Status TableDBM::Begin(const TableOptions& options) {
   TableCore& core = *core_;
   HAKO_ASSIGN_OR_RETURN(auto beginning, table::Catalogue::Begin(options.columns));
   if (const auto type = core.store->GetType(); type && *type != kTableType)
     return absl::InvalidArgumentError("the file is a plain tree, not a table: open it as a TreeDBM (dbm=tree)");
-  if (core.store->Count() == 0) {
+  HAKO_ASSIGN_OR_RETURN(const bool is_empty, IsEmpty(*core.store));
+  if (is_empty) {
     if (!core.store->IsWritable()) return absl::InvalidArgumentError("the table has no catalogue yet: open it for writing once");
     core.rows_at_open = 0;
     return core.catalogue.Create(options.closed_schema, std::move(beginning));
@@ -122,6 +188,7 @@ Status TableDBM::Close() {
     });
   }
   const Status closed = core_->store->Close();
+  if (!space_.empty()) OpenSpaces::Get().Remove(Origin(), space_);
   return status.ok() ? closed : status;
 }
 
@@ -179,6 +246,7 @@ StatusOr<std::uint64_t> TableDBM::Count() { return core_->CountRows(); }
 // Everything that the snapshot knows is read from the records of its moment, as Open reads it, except the number of
 // rows, which is noted at the moment.
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::Snapshot() HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("Snapshot"));
   TableCore& core = *core_;
   std::unique_ptr<internal::AnyDatabase> store;
   std::int64_t num_rows = TableCore::kUnknown;
@@ -224,6 +292,7 @@ std::vector<IndexInfo> TableDBM::Indices() const {
 // A new column is published once it is stored. Writers obey new rules of an existing column before
 // its rows are checked, so a row that passed the check cannot break them later.
 Status TableDBM::SetColumn(StringArg name, const ColumnOptions& options) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("SetColumn"));
   TableCore& core = *core_;
   const sync::MutexLock lock(core.catalogue.mutex());
   (void)table::RemoveLeftovers(core);
@@ -292,6 +361,7 @@ Status TableDBM::CheckRows(std::string_view name) {
 
 // The new columns are published last: until then no row has one, so they can be withdrawn.
 Status TableDBM::CreateIndex(const IndexOptions& options, FunctionRef<void(std::uint64_t num_rows)> progress) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("CreateIndex"));
   TableCore& core = *core_;
   const sync::MutexLock lock(core.catalogue.mutex());
   (void)table::RemoveLeftovers(core);
@@ -321,6 +391,7 @@ Status TableDBM::CreateIndex(const IndexOptions& options, FunctionRef<void(std::
 HAKO_OR_NO_MEMORY
 
 Status TableDBM::DropIndex(StringArg name) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("DropIndex"));
   TableCore& core = *core_;
   const sync::MutexLock lock(core.catalogue.mutex());
   (void)table::RemoveLeftovers(core);
@@ -338,6 +409,7 @@ HAKO_OR_NO_MEMORY
 Status TableDBM::Clear() { return RemoveAll().status(); }
 
 StatusOr<std::uint64_t> TableDBM::RemoveAll() HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("Clear"));
   const sync::MutexLock lock(core_->catalogue.mutex());
   HAKO_RETURN_IF_ERROR(core_->CountRows().status());
   std::int64_t count = 0;
@@ -355,17 +427,31 @@ StatusOr<std::uint64_t> TableDBM::RemoveAll() HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-Status TableDBM::Synchronize(SyncMode mode) { return core_->store->Synchronize(mode); }
+Status TableDBM::Synchronize(SyncMode mode) {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("Synchronize"));
+  return core_->store->Synchronize(mode);
+}
 std::uint64_t TableDBM::LastLsn() { return core_->store->LastLsn(); }
-Status TableDBM::WaitDurable(std::uint64_t lsn) { return core_->store->WaitDurable(lsn); }
+Status TableDBM::WaitDurable(std::uint64_t lsn) {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("WaitDurable"));
+  return core_->store->WaitDurable(lsn);
+}
 Status TableDBM::CopyTo(const std::string& path) {
-  if (!core_->store->GetType()) return absl::UnimplementedError("a table in memory has no file to copy");
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("CopyTo"));
+  if (!core_->store->GetType()) return absl::UnimplementedError("only a table that has a file of its own is copied");
   return core_->store->CopyTo(path);
 }
 bool TableDBM::ShouldBeRebuilt() { return core_->store->ShouldBeRebuilt(); }
-Status TableDBM::Rebuild() { return core_->store->Rebuild(); }
-StatusOr<ScrubProgress> TableDBM::Scrub(const ScrubOptions& options) { return core_->store->Scrub(options); }
+Status TableDBM::Rebuild() {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("Rebuild"));
+  return core_->store->Rebuild();
+}
+StatusOr<ScrubProgress> TableDBM::Scrub(const ScrubOptions& options) {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("Scrub"));
+  return core_->store->Scrub(options);
+}
 Status TableDBM::Verify() HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(core_->CheckWhole("Verify"));
   HAKO_RETURN_IF_ERROR(core_->store->Verify());
   return table::VerifyTable(*core_);
 }

@@ -38,6 +38,9 @@
 
 namespace hako {
 
+namespace internal {
+struct AnyAccess;
+}  // namespace internal
 struct RestoreOptions;  // dbm/restore.h
 struct RestoreReport;
 
@@ -320,9 +323,18 @@ class AnyDBM : public Operations<AnyDBM> {
 
  private:
   friend class MultiOperations<AnyDBM>;
+  friend struct internal::AnyAccess;
   template <class D>
   friend class Transaction;
-  explicit AnyDBM(std::unique_ptr<Database> inside) : inside_(std::move(inside)) {}
+  struct DeleteOwn {
+    DeleteOwn(std::default_delete<Database>) {}  // of a database that the AnyDBM owns
+    explicit DeleteOwn(bool is_own) : owns(is_own) {}
+    void operator()(Database* database) const {
+      if (owns) delete database;
+    }
+    bool owns = true;
+  };
+  explicit AnyDBM(std::unique_ptr<Database, DeleteOwn> inside) : inside_(std::move(inside)) {}
   Database::Order KeyOrder() const { return inside_->KeyOrder(); }
   // Makes an AnyDBM of the database that open() returns. After open() nothing can fail.
   template <class D, class OpenD>
@@ -364,8 +376,20 @@ class AnyDBM : public Operations<AnyDBM> {
     if (options.device == "pos") return OpenPositionalFile(options);
     return absl::InvalidArgumentError(absl::StrCat("unknown file type '", options.device, "'"));
   }
-  std::unique_ptr<Database> inside_;
+  std::unique_ptr<Database, DeleteOwn> inside_;
 };
 
 static_assert(OrderedDBM<AnyDBM>);
+// For what is built upon a database of any kind.
+struct internal::AnyAccess {
+  static AnyDatabase& Inside(AnyDBM& db) { return *db.inside_; }
+  static std::unique_ptr<AnyDBM> Own(std::unique_ptr<AnyDatabase> inside) {
+    return std::unique_ptr<AnyDBM>(new AnyDBM(std::unique_ptr<AnyDatabase, AnyDBM::DeleteOwn>(std::move(inside))));
+  }
+  // `inside` must outlive it.
+  static std::unique_ptr<AnyDBM> Borrow(AnyDatabase& inside) {
+    return std::unique_ptr<AnyDBM>(new AnyDBM(std::unique_ptr<AnyDatabase, AnyDBM::DeleteOwn>(&inside, AnyDBM::DeleteOwn(false))));
+  }
+};
+
 }  // namespace hako

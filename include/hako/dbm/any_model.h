@@ -117,7 +117,10 @@ class AnyCursorModel final : public AnyCursor {
     if (skipped) Show(cursor_);
     return skipped;
   }
-  std::uint64_t expire_at() const override { return cursor_.expire_at(); }
+  std::uint64_t expire_at() const override {
+    if constexpr (requires { cursor_.expire_at(); }) return cursor_.expire_at();
+    return Expiry::kNever;
+  }
   const Status& status() const override { return refused_.ok() ? cursor_.status() : refused_; }
   void Last() override {
     MoveInOrder([](auto& cursor) { cursor.Last(); });
@@ -217,6 +220,8 @@ class AnyDatabase {
   virtual Inspection Inspect() = 0;
   virtual bool IsWritable() const = 0;
   virtual Status GetHealth() const = 0;
+  // The address of the DBM that has the records: the same for all models of it and of its parts.
+  virtual const void* Origin() const = 0;
   // The type of the application in the file; nullopt for a database in memory, which has none.
   virtual std::optional<std::uint32_t> GetType() const = 0;
   // Returns FailedPrecondition after Close, and in a forked child.
@@ -301,6 +306,7 @@ class AnySnapshotModel final : public AnyDatabase {
   Inspection Inspect() override { return {{"class", "SnapshotView"}, {"num_records", absl::StrCat(view_->Count())}}; }
   bool IsWritable() const override { return false; }
   Status GetHealth() const override { return view_->CheckReads(); }
+  const void* Origin() const override { return &view_->database(); }
   std::optional<std::uint32_t> GetType() const override {
     if constexpr (requires(const D& db) { db.GetType(); }) return view_->database().GetType();
     return std::nullopt;
@@ -315,6 +321,7 @@ class AnySnapshotModel final : public AnyDatabase {
   const std::unique_ptr<View> view_;
 };
 
+// A database of the DBM D.
 template <class D>
 class AnyModel : public AnyDatabase {
   using Cursor = AnyCursorModel<decltype(std::declval<D&>().MakeIterator())>;
@@ -414,6 +421,7 @@ class AnyModel : public AnyDatabase {
   Inspection Inspect() override { return db_->Inspect(); }
   bool IsWritable() const override { return db_->IsWritable(); }
   Status GetHealth() const override { return db_->GetHealth(); }
+  const void* Origin() const override { return db_.get(); }
   std::optional<std::uint32_t> GetType() const override {
     if constexpr (requires { db_->GetType(); }) return db_->GetType();
     return std::nullopt;
@@ -425,8 +433,16 @@ class AnyModel : public AnyDatabase {
     return db_->Close();
   }
 
- private:
+ protected:
   std::unique_ptr<D> db_;
+};
+
+// As AnyModel, of a database that another one owns.
+template <class D>
+class AnyBorrowedModel final : public AnyModel<D> {
+ public:
+  explicit AnyBorrowedModel(D& database) : AnyModel<D>(std::unique_ptr<D>(&database)) {}
+  ~AnyBorrowedModel() override { (void)this->db_.release(); }
 };
 
 }  // namespace hako::internal

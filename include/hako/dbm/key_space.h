@@ -138,6 +138,8 @@ class KeySpace : public Operations<KeySpace<D>>, public OrderedOperations<KeySpa
     end_.back() = '\1';
   }
 
+  D& database() const { return database_; }
+  std::string_view name() const { return std::string_view(prefix_).substr(0, prefix_.size() - 1); }
   // Returns the key of the record in the database.
   std::string Key(StringArg key) const { return std::string(prefix_).append(std::string_view(key)); }
 

@@ -309,6 +309,11 @@ class Transaction : public Operations<Transaction<D>> {
   static int CompareKeys(std::string_view a, std::string_view b) requires requires { &D::CompareKeys; }
   { return D::CompareKeys(a, b); }
 
+  // For tables: see table/table_transaction.h.
+  D& database() const { return database_; }
+  Records::Order order() const { return records_.order(); }
+  const Records& Join(std::shared_ptr<internal::TransactionPart> part) { return records_.Join(std::move(part)), records_; }
+
   // For KeySpace.
   bool IsBytewise() const requires requires(const D& d) { d.IsBytewise(); }
   { return database_.IsBytewise(); }

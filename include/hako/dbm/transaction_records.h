@@ -18,6 +18,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hako/base/batch.h"
@@ -59,6 +60,20 @@ struct RecordSum {
   bool operator==(const RecordSum&) const = default;
 };
 
+class TransactionRecords;
+
+// What a transaction changes beside its records: see table/table_transaction.h.
+class TransactionPart {
+ public:
+  virtual ~TransactionPart() = default;
+  // Before Commit compares and writes. After an error nothing is written.
+  virtual Status BeginCommit(const TransactionRecords& records) = 0;
+  // After each BeginCommit.
+  virtual void EndCommit(bool is_committed) noexcept = 0;
+  // The transaction has ended.
+  virtual void Forget() noexcept = 0;
+};
+
 // The records and ranges of a transaction. A function that throws std::bad_alloc has changed nothing.
 class TransactionRecords {
  public:
@@ -96,6 +111,7 @@ class TransactionRecords {
 
   explicit TransactionRecords(Order key_order) : order_(key_order), index_(Less{this}), written_(Less{this}) {}
   TransactionRecords(const TransactionRecords&) = delete;
+  ~TransactionRecords() { ForgetParts(); }
 
   // Ends the transaction: forgets everything, and keeps memory for the next one.
   void Clear();
@@ -123,6 +139,8 @@ class TransactionRecords {
 
   // The moment after the last Put, for UndoTo.
   std::uint64_t moment() const { return undos_.empty() ? 0 : undos_.back().serial; }
+  // Whether that moment has not been taken back.
+  bool HasMoment(std::uint64_t moment) const;
   // Takes back all Puts since. Returns false if that moment was taken back itself.
   bool UndoTo(std::uint64_t moment);
 
@@ -132,6 +150,9 @@ class TransactionRecords {
   // Aborted, with the key that has changed.
   static Status ConflictError(std::string_view key);
   bool HasWrites() const { return num_writes_ != 0; }
+
+  // Adds a part, which stays until the end of the transaction, and as long as others use it.
+  void Join(std::shared_ptr<TransactionPart> part) { parts_.push_back(std::move(part)); }
 
  private:
   struct Undo {
@@ -149,6 +170,7 @@ class TransactionRecords {
   class Validation;
   static constexpr std::size_t kFew = 8;  // up to this many records are found without the index
 
+  void ForgetParts();
   Status CheckRoom(std::size_t bytes) const;
   std::optional<std::uint32_t> Find(std::string_view key);
   void SetWrite(std::uint32_t record, const Write& write);
@@ -162,6 +184,7 @@ class TransactionRecords {
   bool knows_written_ = false;
   std::vector<Undo> undos_;
   std::vector<Run> runs_;
+  std::vector<std::shared_ptr<TransactionPart>> parts_;
   std::uint64_t number_ = 0, serial_ = 0;
 };
 

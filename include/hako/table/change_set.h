@@ -13,6 +13,8 @@
 // built, a row may lack its entry because another row with the same parts has it. So a change
 // removes an entry only if it names the row that is changed.
 //
+// In a transaction (table/table_transaction.h) the step updates its records, and ChangesInTransaction has the rest.
+//
 // Each thread keeps a ChangeSet, to reuse its memory.
 #pragma once
 
@@ -100,6 +102,7 @@ class ChangeSet {
   Entries old_, new_;
   PostingWriter postings_;
   std::vector<RowNumber> retired_;  // the numbers of rows that are removed
+  std::vector<RowNumber> noted_;    // in a transaction: those of rows that change while a text index is being built
   std::vector<Operation> unique_removes_, unique_sets_, removes_, sets_, all_;
   std::vector<std::string_view> keys_;
   std::int64_t num_rows_added_ = 0;

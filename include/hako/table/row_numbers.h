@@ -58,6 +58,8 @@ class RowNumbers {
   void Retire(std::span<const RowNumber> numbers) noexcept;
   // All rows have been removed. REQUIRES: no writer runs (unchecked here: the caller has the gate)
   void RetireAll();
+  // A number that RetireAll changes. Numbers that were taken before must not be stored after it, nor given back.
+  std::uint64_t Generation();
 
   // Whether the keys of all zones are known, and these are in order (RowZones::HasOrder). Continues the scan for
   // some milliseconds if they are not known.
@@ -124,6 +126,7 @@ class TakenNumbers {
     return number;
   }
   void Keep() { taken_.clear(); }
+  const std::vector<RowNumber>& numbers() const { return taken_; }
 
  private:
   RowNumbers& numbers_;

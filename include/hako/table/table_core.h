@@ -15,6 +15,7 @@
 #include "hako/base/assert.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
+#include "hako/dbm/any_dbm.h"
 #include "hako/dbm/any_model.h"
 #include "hako/sync/spin_lock.h"
 #include "hako/table/catalogue.h"
@@ -67,11 +68,40 @@ class RowBuffer {
   char few_[1024];
 };
 
+class ChangesInTransaction;
+
 struct TableCore {
   TableCore(std::unique_ptr<internal::AnyDatabase> database, std::uint64_t most_sort_bytes, std::uint64_t most_build_bytes)
-      : store(std::move(database)), catalogue(*store), numbers(*store), sort_bytes(most_sort_bytes), build_bytes(most_build_bytes) {
+      : store(std::move(database)),
+        any_store(internal::AnyAccess::Borrow(*store)),
+        own_(std::make_unique<Own>(*store)),
+        catalogue(own_->catalogue),
+        numbers(own_->numbers),
+        gate(own_->gate),
+        sort_bytes(most_sort_bytes),
+        build_bytes(most_build_bytes) {
     cursors_.reserve(kCursorsKept);  // ReturnCursor must not fail
   }
+  // The table of `whole` as a transaction sees it, whose records are in `database`.
+  TableCore(TableCore& whole, std::unique_ptr<internal::AnyDatabase> database, std::shared_ptr<ChangesInTransaction> changes_of_it)
+      : store(std::move(database)),
+        catalogue(whole.catalogue),
+        numbers(whole.numbers),
+        gate(whole.gate),
+        sort_bytes(whole.sort_bytes),
+        build_bytes(whole.build_bytes),
+        changes(std::move(changes_of_it)),
+        whole_(&whole) {
+    cursors_.reserve(kCursorsKept);
+  }
+
+  // Whether this is the table as a transaction sees it. Then records of one moment are known to nobody before the commit:
+  // all that a query uses must be read from the records, so that the commit compares it.
+  bool IsInTransaction() const { return changes != nullptr; }
+  // See WriterGate.
+  std::optional<std::uint64_t> Moment() const { return IsInTransaction() ? std::nullopt : gate.Moment(); }
+  // FailedPrecondition in a transaction.
+  Status CheckWhole(std::string_view function) const;
 
   // Copies a row's bytes. Returns NotFound if there is no row.
   Status FetchRow(std::string_view key, std::string* bytes);
@@ -79,15 +109,29 @@ struct TableCore {
   // Returns the number of rows, which is exact while none is added or removed. Counts the rows if
   // the file does not have the number.
   StatusOr<std::uint64_t> CountRows();
+  // The same, or about as many: for plans. Reads nothing in a transaction.
+  StatusOr<std::uint64_t> EstimateRows() { return IsInTransaction() ? whole_->CountRows() : CountRows(); }
 
   // Take an unused cursor, and give it back.
   std::unique_ptr<internal::AnyCursor> TakeCursor();
   void ReturnCursor(std::unique_ptr<internal::AnyCursor> cursor);
 
   std::unique_ptr<internal::AnyDatabase> store;
-  Catalogue catalogue;
-  RowNumbers numbers;
-  WriterGate gate;
+  std::unique_ptr<AnyDBM> any_store;  // the same, for Transaction; nullptr in a transaction
+
+ private:
+  struct Own {
+    explicit Own(internal::AnyDatabase& database) : catalogue(database), numbers(database) {}
+    Catalogue catalogue;
+    RowNumbers numbers;
+    WriterGate gate;
+  };
+  std::unique_ptr<Own> own_;  // nullptr in a transaction
+
+ public:
+  Catalogue& catalogue;
+  RowNumbers& numbers;
+  WriterGate& gate;
   const std::uint64_t sort_bytes, build_bytes;
   // The number of rows minus the number that the gate has counted; kUnknown until the rows were
   // counted.
@@ -95,8 +139,11 @@ struct TableCore {
   std::atomic<std::int64_t> rows_at_open{kUnknown};
   // Whether writers obey a column that is not stored yet (TableDBM::SetColumn). Changes while the gate excludes writers.
   bool is_changing_column = false;
+  // For a transaction: see table/table_transaction.h.
+  const std::shared_ptr<ChangesInTransaction> changes;
 
  private:
+  TableCore* const whole_ = nullptr;
   static constexpr std::size_t kCursorsKept = 16;
   sync::SpinLock cursors_lock_;
   std::vector<std::unique_ptr<internal::AnyCursor>> cursors_;

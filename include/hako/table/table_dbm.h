@@ -37,14 +37,20 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/base/string_arg.h"
+#include "hako/dbm/any_dbm.h"
 #include "hako/dbm/any_model.h"
+#include "hako/dbm/any_part.h"
+#include "hako/dbm/key_space.h"
 #include "hako/dbm/options.h"
+#include "hako/dbm/transaction.h"
+#include "hako/dbm/transaction_records.h"
 #include "hako/file/file.h"
 #include "hako/storage/salvage_report.h"
 #include "hako/storage/scrub_progress.h"
@@ -137,6 +143,16 @@ class TableDBM {
     return Open(std::unique_ptr<internal::AnyDatabase>(std::make_unique<internal::AnyModel<Tree>>(std::move(tree))), options);
   }
   HAKO_OR_NO_MEMORY
+  // Opens the table in a key space of a TreeDBM, BabyDBM or AnyDBM in bytewise order, which must outlive it. A space
+  // without records becomes a new table. So one database has several tables, which share its file, log and transactions
+  // (table/table_transaction.h). Nothing else may change the records of the space. Options of the tree and the file are
+  // ignored. Returns FailedPrecondition if the table is open already.
+  template <class D>
+  requires(OrderedDBM<D> || std::is_same_v<D, AnyDBM>) && requires(D& db) { db.PrefixRange(""); }
+  static StatusOr<std::unique_ptr<TableDBM>> Open(const KeySpace<D>& space, const TableOptions& options = {}) HAKO_TRY {
+    return OpenInSpace(internal::BorrowDatabase(space.database()), space.name(), options);
+  }
+  HAKO_OR_NO_MEMORY
   static StatusOr<std::unique_ptr<TableDBM>> Open(std::unique_ptr<internal::AnyDatabase> store, const TableOptions& options);
   // Writes the undamaged rows of a damaged table at `from` into a new one at `to`, with the catalogue and new
   // indices; see dbm/salvage.h. Keys, ranges and numbers in the report are those of rows. Lost rows
@@ -186,6 +202,20 @@ class TableDBM {
   // is what it takes. Clear of the table does not end it. The table must outlive it, and it its rows and queries.
   // Returns Unimplemented for a snapshot, Unavailable while SetColumn checks the rows of a column.
   StatusOr<std::unique_ptr<TableDBM>> Snapshot();
+
+  // Returns the table as a transaction of its database sees it: with the changes of the transaction, to which the changes
+  // of the result belong; see table/table_transaction.h. Table and transaction must outlive it. Changes of columns and
+  // indices, Clear and what concerns the file are FailedPrecondition there. InvalidArgument if the transaction is of
+  // another database.
+  template <class D>
+  StatusOr<std::unique_ptr<TableDBM>> In(Transaction<D>& transaction) HAKO_TRY {
+    if (internal::AnyTransaction<D>::OriginOf(transaction.database()) != Origin())
+      return absl::InvalidArgumentError("the transaction is of another database than the table");
+    return InTransaction(
+        std::make_unique<internal::AnyTransaction<D>>(transaction),
+        false, [&](auto part) -> const auto& { return transaction.Join(std::move(part)); });
+  }
+  HAKO_OR_NO_MEMORY
 
   // Returns a query of all rows (table/query.h). The table must outlive it.
   Query Select() { return Query(core_.get()); }
@@ -250,7 +280,16 @@ class TableDBM {
   Status Close();
 
  private:
+  friend class Transaction<TableDBM>;
+  using JoinRef = FunctionRef<const internal::TransactionRecords&(std::shared_ptr<internal::TransactionPart>)>;
+
   explicit TableDBM(std::unique_ptr<table::TableCore> core);
+  static StatusOr<std::unique_ptr<TableDBM>> OpenInSpace(std::unique_ptr<AnyDBM> database, std::string_view name,
+                                                         const TableOptions& options);
+  // The table in a transaction whose records are in `records`: those of the table, or those of the database of its space.
+  StatusOr<std::unique_ptr<TableDBM>> InTransaction(std::unique_ptr<internal::AnyDatabase> records, bool is_of_table, JoinRef join);
+  const void* Origin() const;
+  AnyDBM& store();
   // The common part of the openings. Opens the table in the database that open_store() opens for
   // `store`, once the table has its memory. If it fails then, it closes the database unkept.
   // `path`, or "", is for errors.
@@ -276,6 +315,7 @@ class TableDBM {
   StatusOr<std::uint64_t> RemoveAll();
 
   std::unique_ptr<table::TableCore> core_;
+  std::string space_;  // the name of its key space, or ""
   bool is_closed_ = false;
 };
 

@@ -1,0 +1,67 @@
+// ChangesInTransaction: what the changes of a table in a transaction (table/table_transaction.h) do beside its records.
+//
+// The records that they change are updates of the transaction. The number of rows, the numbers of rows for text indices,
+// and what the builder of an index must know are kept here until the commit. The commit holds the WriterGate of the
+// table, as a change outside of a transaction does.
+//
+// Thread-compatible, as the transaction.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/dbm/transaction_records.h"
+#include "hako/table/catalogue.h"
+#include "hako/table/posting_block.h"
+#include "hako/table/table_core.h"
+
+namespace hako::table {
+
+class ChangesInTransaction final : public internal::TransactionPart {
+ public:
+  // One step of a ChangeSet.
+  struct Step {
+    std::uint64_t moment = 0;  // of the transaction, after the step
+    std::int64_t num_rows_added = 0;
+    std::vector<RowNumber> taken, retired;  // as of RowNumbers
+    std::vector<RowNumber> noted;           // for Index::changed
+  };
+
+  explicit ChangesInTransaction(TableCore& whole) : whole_(whole) {}
+  ~ChangesInTransaction() override { Forget(); }
+  ChangesInTransaction(const ChangesInTransaction&) = delete;
+
+  void set_records(const internal::TransactionRecords* records) { records_ = records; }
+
+  // Call before each step. Aborted if the columns or indices of the table have changed since the first one.
+  // REQUIRES: the gate is held
+  Status BeginStep();
+  // Adds a step that has succeeded. REQUIRES: BeginStep has made room for it
+  void AddStep(Step step) noexcept;
+
+  Status BeginCommit(const internal::TransactionRecords& records) override;
+  void EndCommit(bool is_committed) noexcept override;
+  void Forget() noexcept override;
+
+ private:
+  // What the changes have been made for.
+  struct Schema {
+    const IndexList* indices;
+    const RuleList* rules;
+    std::uint64_t generation;  // of the numbers
+    bool operator==(const Schema&) const = default;
+  };
+  Schema PresentSchema() const;
+  Status CheckSchema() const;
+
+  TableCore& whole_;
+  const internal::TransactionRecords* records_ = nullptr;
+  std::optional<Schema> schema_;
+  std::vector<Step> steps_;
+  std::optional<WriterGate::Writer> writer_;  // during a commit
+};
+
+}  // namespace hako::table
