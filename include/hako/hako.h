@@ -100,6 +100,7 @@
 #include "hako/table/row.h"
 #include "hako/table/schema.h"
 #include "hako/table/table_dbm.h"
+#include "hako/table/table_transaction.h"
 #include "hako/table/value.h"
 #include "hako/text/csv.h"
 #include "hako/text/record_text.h"

@@ -208,15 +208,17 @@ class TableTransactionTest : public testing::Test {
     const Change change = RandomChange();
     const Status made = change.Make(*run.views[table]);
     if (absl::IsAborted(made)) return;
-    Note(run, table, [change, code = made.code()](const Rows& rows) { return change.Apply(rows).first == code; },
-         "change of " + change.key + ": " + std::string(made.message()));
+    Note(
+        run, table, [change, code = made.code()](const Rows& rows) { return change.Apply(rows).first == code; },
+        "change of " + change.key + ": " + std::string(made.message()));
     if (!made.ok()) return;
     // What the row is now depends on what it was, which was noted by its reading.
     StatusOr<Row> row = run.views[table]->Get(change.key);
     if (absl::IsAborted(row.status())) return;
     std::optional<ModelRow> now;
     if (row.ok()) now = RowOf(row->view());
-    Note(run, table, [change, now](const Rows& rows) { return change.Apply(rows).second == now; }, "row after the change of " + change.key);
+    Note(
+        run, table, [change, now](const Rows& rows) { return change.Apply(rows).second == now; }, "row after the change of " + change.key);
     run.writes[table][change.key] = now;
   }
 
@@ -228,12 +230,13 @@ class TableTransactionTest : public testing::Test {
     ASSERT_TRUE(row.ok() || absl::IsNotFound(row.status())) << row.status();
     std::optional<ModelRow> seen;
     if (row.ok()) seen = RowOf(row->view());
-    Note(run, table,
-         [key, seen](const Rows& rows) {
-           const auto found = rows.find(key);
-           return (found != rows.end()) == seen.has_value() && (!seen || found->second == *seen);
-         },
-         "Get " + key);
+    Note(
+        run, table,
+        [key, seen](const Rows& rows) {
+          const auto found = rows.find(key);
+          return (found != rows.end()) == seen.has_value() && (!seen || found->second == *seen);
+        },
+        "Get " + key);
   }
 
   // A condition, and the same as a function.
@@ -293,12 +296,13 @@ class TableTransactionTest : public testing::Test {
       const StatusOr<std::uint64_t> count = run.views[table]->Select().Where(asked.condition).Count();
       if (absl::IsAborted(count.status())) return;
       ASSERT_THAT(count, IsOk());
-      Note(run, table,
-           [asked, seen = *count](const Rows& rows) {
-             return static_cast<std::uint64_t>(
-                        std::ranges::count_if(rows, [&](const auto& row) { return asked.holds(row.first, row.second); })) == seen;
-           },
-           "count of " + asked.condition.ToText());
+      Note(
+          run, table,
+          [asked, seen = *count](const Rows& rows) {
+            return static_cast<std::uint64_t>(
+                       std::ranges::count_if(rows, [&](const auto& row) { return asked.holds(row.first, row.second); })) == seen;
+          },
+          "count of " + asked.condition.ToText());
       return;
     }
     const std::uint64_t limit = random_.OneIn(3) ? 1 + random_.Below(4) : num_keys_;
@@ -310,15 +314,16 @@ class TableTransactionTest : public testing::Test {
     });
     if (absl::IsAborted(status)) return;
     ASSERT_THAT(status, IsOk());
-    Note(run, table,
-         [asked, seen, limit](const Rows& rows) {
-           Rows found;
-           for (const auto& [key, row] : rows) {
-             if (found.size() < limit && asked.holds(key, row)) found.emplace(key, row);
-           }
-           return found == seen;
-         },
-         asked.condition.ToText());
+    Note(
+        run, table,
+        [asked, seen, limit](const Rows& rows) {
+          Rows found;
+          for (const auto& [key, row] : rows) {
+            if (found.size() < limit && asked.holds(key, row)) found.emplace(key, row);
+          }
+          return found == seen;
+        },
+        asked.condition.ToText());
   }
   // Update or Remove of a query.
   void ChangeRows(Running& run) {
@@ -347,7 +352,8 @@ class TableTransactionTest : public testing::Test {
     }
     const Writes writes = made(Merged(rows_[table], run.writes[table]));
     EXPECT_EQ(*count, writes.size()) << asked.condition.ToText();
-    Note(run, table, [made, writes](const Rows& rows) { return made(rows) == writes; }, "change of " + asked.condition.ToText());
+    Note(
+        run, table, [made, writes](const Rows& rows) { return made(rows) == writes; }, "change of " + asked.condition.ToText());
     for (const auto& [key, row] : writes) run.writes[table][key] = row;
   }
   void Save(Running& run) {
@@ -454,6 +460,7 @@ TYPED_TEST(TableTransactionTest, IsSerializable) {
     }
     if (step % 500 == 0) this->CheckAll();
   }
+  this->RecordProperty("committed", std::to_string(this->num_committed_));
   EXPECT_GT(this->num_committed_, static_cast<std::uint64_t>(steps / 40));
   EXPECT_GT(this->num_aborted_, static_cast<std::uint64_t>(steps / 100));
   EXPECT_GT(this->num_checked_, static_cast<std::uint64_t>(steps / 20));
