@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "hako/dbm/key_space.h"
 #include "tool/numbers.h"
 
 namespace hako::tool {
@@ -20,6 +21,11 @@ CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions
     return true;
   };
   return app->add_option(name, parse, description)->type_name("")->expected(1);
+}
+
+void AddSpace(CLI::App* app, DatabaseOptions* options) {
+  app->add_option("--space", options->space, "The table is in this key space of the tree FILE (.hkt), which may have several")
+      ->type_name("NAME");
 }
 
 CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) {
@@ -129,6 +135,18 @@ int WithTable(const DatabaseOptions& options, const std::function<int(TableDBM&)
   if (shared_table != nullptr) return RunOn(*shared_table, options, body);
   if (shared_database != nullptr) return FailUsage("table", "the shell has another database open");
   const AnyOptions& any = options.any;
+  if (!options.space.empty()) {
+    const auto db = AnyDBM::Open(any);
+    if (!db.ok()) return FailOpen(options, db.status());
+    const auto in_db = [&](AnyDBM& tree) -> int {
+      const auto table = TableDBM::Open(KeySpace(tree, options.space), create);
+      if (!table.ok()) return FailDatabase(options, table.status(), "--space names a table in a tree of bytewise order");
+      const int code = body(**table);
+      const Status closed = (*table)->Close();
+      return closed.ok() ? code : FailDatabase(options, closed);
+    };
+    return RunAndClose<AnyDBM>(**db, options, in_db);
+  }
   if (!any.order.empty() || !any.codec.empty() || any.expiry || (any.kind != AnyOptions::kAuto && any.kind != AnyOptions::kTree))
     return FailUsage("table", absl::StrCat(options.path(), ": a table is in a tree of bytewise order, without a codec and without expiry"));
   create.tree = TreeOptionsOf(any);

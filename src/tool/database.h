@@ -21,6 +21,7 @@ struct DatabaseOptions {
   AnyOptions any;
   std::string durability = "process";  // or "none", "power"
   ExitCode on_damage = kExitFile;      // kExitNo for verify
+  std::string space;                   // of a table: the key space of the tree in which it is, or ""
   // For a command that takes no table: a clause that says what to do instead, such as "'hako table
   // get' prints a row".
   std::string_view for_tables = "see 'hako help table'";
@@ -35,6 +36,9 @@ CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access 
 
 // Adds only the options on the file: --file, --wait, --durability and --log_archive.
 void AddFileOptions(CLI::App* app, DatabaseOptions* options, Access access);
+
+// Adds --space, for commands on tables.
+void AddSpace(CLI::App* app, DatabaseOptions* options);
 
 // Adds only a positional `name`, which is also a database.
 CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions* options, Access access, const std::string& description);

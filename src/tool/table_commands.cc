@@ -323,6 +323,7 @@ void AddTableCommand(Commands& commands) {
     CLI::App* const app = commands.Add(
         name, summary, [options, run] { return run(*options); }, group);
     AddDatabase(app, "FILE", &options->database, access, kFile)->required();
+    AddSpace(app, &options->database);
     AddFileOptions(app, &options->database, access);
     return std::pair(app, options);
   };
@@ -379,6 +380,7 @@ void AddTableCommand(Commands& commands) {
     CLI::App* const app = commands.Add(
         name, summary, [options, run] { return run(*options); }, group);
     AddDatabase(app, "FILE", &options->database, access, kFile)->required();
+    AddSpace(app, &options->database);
     AddFileOptions(app, &options->database, access);
     app->add_option("TEXT", options->text, text)->type_name("");
     AddChoice(app, "--format", &options->format, {"csv", "jsonl"}, "The format, default by the suffix of TEXT; of a standard stream jsonl");

@@ -30,6 +30,23 @@ class TableCommandTest : public testing::Test {
   const std::string path_;
 };
 
+// Tables in the key spaces of one tree.
+TEST_F(TableCommandTest, InKeySpaces) {
+  ASSERT_EQ(RunTool({"table", "create", path_}).exit_code, 0);  // for TearDown
+  const std::string tree = dir_.File("shop.hkt");
+  ASSERT_EQ(RunTool({"table", "create", tree, "--space", "people", "--column", "age:int64"}).exit_code, 0);
+  ASSERT_EQ(RunTool({"table", "put", tree, "ada", "age=36", "--space", "people"}).exit_code, 0);
+  ASSERT_EQ(RunTool({"table", "put", tree, "1", "who=ada", "--space", "orders"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"table", "query", tree, "select key, age", "--space", "people"}).out, "{\"key\":\"ada\",\"age\":36}\n");
+  EXPECT_EQ(RunTool({"table", "get", tree, "1", "--space=orders"}).out, "{\"key\":\"1\",\"who\":\"ada\"}\n");
+  EXPECT_EQ(RunTool({"table", "verify", tree, "--space", "people"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"verify", tree}).exit_code, 0);
+  const ToolResult whole = RunTool({"table", "get", tree, "ada"});
+  EXPECT_EQ(whole.exit_code, 2);
+  EXPECT_THAT(whole.err, HasSubstr("plain tree"));
+  EXPECT_EQ(RunTool({"table", "get", tree, "ada", "--space", ""}).exit_code, 2);
+}
+
 TEST_F(TableCommandTest, PutsGetsAndQueriesRows) {
   ASSERT_EQ(RunTool({"table", "create", path_, "--column", "age:int64", "--column", "email:string:unique"}).exit_code, 0);
   EXPECT_EQ(RunTool({"table", "create", path_}).exit_code, 1);
