@@ -47,9 +47,9 @@ Status ChangesInTransaction::BeginCommit(const internal::TransactionRecords& rec
   });
 }
 
-void ChangesInTransaction::EndCommit(bool is_committed) noexcept {
+void ChangesInTransaction::EndCommit(bool has_written) noexcept {
   if (!writer_) return;
-  if (is_committed) {
+  if (has_written) {
     for (Step& step : steps_) {
       if (!records_->HasMoment(step.moment)) continue;
       writer_->AddRows(step.num_rows_added);

@@ -167,6 +167,24 @@ TEST_F(TableTransactionCasesTest, ChangesOfTheSchemaEndIt) {
   }
 }
 
+// The first rows of a long list, which a query outside of a transaction finds by the zones of their numbers.
+TEST_F(TableTransactionCasesTest, FirstRowsByKey) {
+  ASSERT_THAT(people_->CreateIndex({.name = "words", .columns = {{"text", IndexKind::kToken}}}), IsOk());
+  for (int i = 1'000; i < 3'000; ++i) ASSERT_THAT(people_->Put("k" + std::to_string(i), {{"text", "two three"}}), IsOk());
+  const auto first = [](TableDBM& table) { return table.Select().Where(Column("text").HasAll("two")).OrderBy("").Limit(2); };
+  EXPECT_THAT(first(*people_).Explain(), IsOkAndHolds(HasSubstr("first rows by key")));
+  Transaction transaction(*db_);
+  ASSERT_OK_AND_ASSIGN(const auto people, people_->In(transaction));
+  EXPECT_THAT(first(*people).Keys(), IsOkAndHolds(ElementsAre("k1000", "k1001")));
+  ASSERT_THAT(people->Put("other", {{"n", 1}}), IsOk());
+  ASSERT_THAT(people_->Put("a", {{"text", "two"}}), IsOk());
+  EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kAborted));
+  EXPECT_THAT(first(*people).Keys(), IsOkAndHolds(ElementsAre("a", "k1000")));
+  ASSERT_THAT(people->Put("0", {{"text", "one two"}}), IsOk());
+  EXPECT_THAT(first(*people).Keys(), IsOkAndHolds(ElementsAre("0", "a")));
+  ASSERT_THAT(transaction.Commit(), IsOk());
+}
+
 TEST_F(TableTransactionCasesTest, NewColumnsStay) {
   Transaction transaction(*db_);
   ASSERT_OK_AND_ASSIGN(auto people, people_->In(transaction));

@@ -66,10 +66,10 @@ class TransactionRecords;
 class TransactionPart {
  public:
   virtual ~TransactionPart() = default;
-  // Before Commit compares and writes. After an error nothing is written.
+  // Before Commit compares and perhaps writes. After an error nothing is written.
   virtual Status BeginCommit(const TransactionRecords& records) = 0;
-  // After each BeginCommit.
-  virtual void EndCommit(bool is_committed) noexcept = 0;
+  // After each BeginCommit. `has_written`: whether all updates were made.
+  virtual void EndCommit(bool has_written) noexcept = 0;
   // The transaction has ended.
   virtual void Forget() noexcept = 0;
 };

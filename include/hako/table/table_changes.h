@@ -43,7 +43,7 @@ class ChangesInTransaction final : public internal::TransactionPart {
   void AddStep(Step step) noexcept;
 
   Status BeginCommit(const internal::TransactionRecords& records) override;
-  void EndCommit(bool is_committed) noexcept override;
+  void EndCommit(bool has_written) noexcept override;
   void Forget() noexcept override;
 
  private:
