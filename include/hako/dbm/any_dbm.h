@@ -140,7 +140,7 @@ class AnyDBM : public Operations<AnyDBM> {
   static void AddTree(StringArg order, StringArg codec, OpenTree open, SalvageTree salvage, RestoreTree restore);
   // Wraps an open database.
   template <DBM D>
-  explicit AnyDBM(std::unique_ptr<D> db) : inside_(std::make_unique<internal::AnyModel<D>>(std::move(db))) {}
+  explicit AnyDBM(std::unique_ptr<D> db) : inside_(std::unique_ptr<Database>(std::make_unique<internal::AnyModel<D>>(std::move(db)))) {}
 
   // Neither copyable nor movable. The destructor closes the database if the application has not.
   AnyDBM(const AnyDBM&) = delete;
