@@ -177,6 +177,18 @@ class SnapshotCursor : public CursorReads<SnapshotCursor<Iterator, Capture>> {
       is_upwards_ = upwards;
       version_ = kNoVersion;
     }
+    if constexpr (requires { live_.StepInCopy(true); }) {
+      // The copy of the leaf was made before the captures had version_, so its records below limit_ are of the moment.
+      if (leaf_ == nullptr && version_ != kNoVersion && live_.StepInCopy(is_upwards_)) {
+        if (limit_ && IsBeyondLimit()) {  // the captured range comes next
+          from_ = limit_;
+          is_inclusive_ = is_upwards_;
+          return Find(true);
+        }
+        value_ = live_.value();
+        return;
+      }
+    }
     if (leaf_ != nullptr && (is_upwards_ ? at_ + 1 < end_ : at_ > begin_)) {
       is_upwards_ ? ++at_ : --at_;
       value_ = leaf_->value(at_);

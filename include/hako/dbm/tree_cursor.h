@@ -82,6 +82,17 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void Next();
   void Previous();
 
+  // For snapshots (dbm/snapshot_cursor.h). Moves to the neighbour record if the copy of the leaf has it, with a value that
+  // is not long, and returns true. It may have changed since the leaf was copied.
+  HAKO_INLINE bool StepInCopy(bool upwards) {
+    if (!valid_ || copy_.is_in_place || (upwards ? at_ + 1 >= page_.count() : at_ == 0)) return false;
+    const unsigned next = upwards ? at_ + 1 : at_ - 1;
+    if (View::Decode(page_.cell(next)).is_long) [[unlikely]]
+      return false;
+    at_ = next;
+    return Take();
+  }
+
   // Whether the cursor is at a record.
   bool Valid() const { return valid_; }
   std::string_view key() const {  // REQUIRES: Valid(); until the next move
