@@ -278,8 +278,7 @@ class AnyDBM : public Operations<AnyDBM> {
   // Returns a read-only view of the database as it is now (dbm/snapshot.h), as an AnyDBM that is open for reading only:
   // its updates return FailedPrecondition, and the snapshot_bytes of its GetStats are the memory that it takes. The
   // database must outlive it. Unimplemented for a hash table, whose iterators show each record that exists throughout
-  // their scan once, but not all as they are at one moment; and for a snapshot. CopyTo of a snapshot is Unimplemented,
-  // too: Export it.
+  // their scan once, but not all as they are at one moment; and for a snapshot.
   StatusOr<std::unique_ptr<AnyDBM>> Snapshot() HAKO_TRY {
     HAKO_ASSIGN_OR_RETURN(auto snapshot, inside_->Snapshot());
     return std::unique_ptr<AnyDBM>(new AnyDBM(std::move(snapshot)));

@@ -289,8 +289,13 @@ class AnySnapshotModel final : public AnyDatabase {
   Status WaitDurable(std::uint64_t) override { return view_->CheckReads(); }
   bool ShouldBeRebuilt() override { return false; }
   Status Rebuild() override { return NoUpdatesError(); }
-  Status CopyTo(const std::string&) override {
-    return absl::UnimplementedError("a snapshot is not copied to a path: Export it to another database");
+  Status CopyTo(const std::string& path) override {
+    if constexpr (requires { view_->CopyTo(path); })
+      return view_->CopyTo(path);
+    else if constexpr (requires { view_->Save(path); })
+      return view_->Save(path);
+    else
+      return absl::UnimplementedError("this kind of database cannot be copied to a path");
   }
   Status Verify() override {
     return view_->ProcessEach([](std::string_view, std::string_view) {});

@@ -93,6 +93,12 @@ class ArrayDBM final : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<
   }
   static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, LogPlace<LogFile> log, const ArrayOptions& options);
 
+  // For CopyTo of a snapshot (dbm/snapshot.h).
+  template <class Fill>
+  Status CopyMoment(const std::string& path, std::uint64_t now, Fill&& fill) requires PathFile<FileT> {
+    return Home::template CopyBy<ArrayDBM>(path, ArrayOptions{.width = this->width()}, now, fill);
+  }
+
   // Closes the database if the application has not.
   ~ArrayDBM();
 

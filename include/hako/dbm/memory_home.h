@@ -94,6 +94,19 @@ class MemoryHome : protected DatabaseHome<log::LogFileOf<FileT>> {
   }
   HAKO_OR_NO_MEMORY
 
+  // For Save of a view of one moment (dbm/snapshot.h), at which the clock showed `now`: saves the records in their stored
+  // form that show(add) adds.
+  template <class Show>
+  Status SaveMoment(const std::string& path, std::uint64_t applied_index, std::uint64_t now, Show&& show) requires PathFile<FileT> {
+    return ReplaceFile<FileT>(path, [&](FileT& file) -> Status {
+      HAKO_RETURN_IF_ERROR(RefuseLogBeside(path));
+      format::SnapshotEnd end;
+      end.applied_index = applied_index;
+      end.clock = HasClock() ? std::max<std::uint64_t>(now, 1) : 0;
+      return storage::SaveSnapshot(file, HasClock(), &end, show).status();
+    });
+  }
+
   // Replaces all records, and the applied index, by those of a snapshot. The clock of records that
   // expire is set to at least that of the snapshot (dbm/expiry.h). Changes nothing and returns
   // DataLoss if the snapshot does not validate, OutOfRange if it has a key longer than

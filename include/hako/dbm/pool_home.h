@@ -128,6 +128,35 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   using PinnedSpace = tree::BufferPool<ReadOnlyView<FileT>, Codec>;
   StatusOr<std::unique_ptr<PinnedSpace>> OpenPinned(const Pinned& pinned) const;
 
+  // CopyTo `path` of a snapshot: makes a database of class D with the properties of this one, whose records fill(D&) stores.
+  // `now`: what the clock showed at its moment.
+  template <class D, class Options, class Fill>
+  Status CopyBy(const std::string& path, Options options, std::uint64_t now, Fill& fill) {
+    struct Source {
+      PoolHome& home;
+      Options& options;
+      std::uint64_t now;
+      Fill& fill;
+      Status CopyTo(FileT file) {
+        const Expiry* const expiry = home.records().expiry();
+        if constexpr (requires { options.page_size; }) options.page_size = home.store().super().page_size;
+        options.durability = Durability::kNone;  // until it is closed
+        if constexpr (requires { options.clock; }) {
+          options.expiry = expiry != nullptr;
+          options.clock = &Expiry::FirstTime;  // nothing expires in the copy while it is made
+        }
+        HAKO_ASSIGN_OR_RETURN(auto copy, D::Open(std::move(file), options));
+        HAKO_RETURN_IF_ERROR(fill(*copy));
+        HAKO_RETURN_IF_ERROR(copy->SetType(home.GetType()));
+        HAKO_RETURN_IF_ERROR(copy->SetMetadata(home.GetMetadata()));
+        if (expiry != nullptr) copy->NoteClock(now);
+        return copy->Close();
+      }
+    };
+    Source source{*this, options, now, fill};
+    return this->template CopyToPath<FileT>(source, path);
+  }
+
   // ---- readers beside a writer ----
 
   // Opens the database of class D at `path`, as DatabaseHome::OpenAt. With OpenMode::kReadOnly as a reader, or

@@ -45,6 +45,7 @@
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/read_operations.h"
 #include "hako/dbm/snapshot_cursor.h"
+#include "hako/dbm/write_batch.h"
 
 namespace hako {
 
@@ -135,6 +136,37 @@ class SnapshotView : public ReadOperations<SnapshotView<D, Compare>>, public Ord
 
   // Returns a cursor: see dbm/snapshot_cursor.h.
   Iterator MakeIterator() { return Iterator(database_.MakeStoredIterator(), {moment_, &captured_}, database_.expiry(), now_); }
+
+  // Creates or replaces a database of the same kind at `path`, which appears whole and durable or not at all: with the
+  // records, their times and the applied index of the moment, and the type and metadata of the application as they are
+  // now. Errors are those of CopyTo of the database.
+  Status CopyTo(const std::string& path) requires requires(D& db) {
+    db.CopyMoment(path, 0, [](D&) { return Status(); });
+  }
+  HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(CheckReads());
+    return database_.CopyMoment(path, now_, [this](D& copy) -> Status {
+      const auto set = [&](std::string_view key, std::string_view value, std::uint64_t time) {
+        return copy.Process(key, Action::Set(value, time));
+      };
+      HAKO_RETURN_IF_ERROR(ProcessState(set));
+      WriteBatch batch;
+      if (AppliedIndex() != 0) batch.SetAppliedIndex(AppliedIndex());
+      return copy.Write(batch);
+    });
+  }
+  HAKO_OR_NO_MEMORY
+  // As CopyTo, of a database in memory, which saves its records to a file (dbm/memory_home.h).
+  Status Save(const std::string& path) requires requires(D& db) { db.Save(path); }
+  HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(CheckReads());
+    return database_.SaveMoment(path, AppliedIndex(), now_, [this](auto&& add) -> Status {
+      Iterator it(database_.MakeStoredIterator(), {moment_, &captured_}, nullptr, now_);
+      for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(add(it.key(), it.value()));
+      return it.status();
+    });
+  }
+  HAKO_OR_NO_MEMORY
 
   // The number of records, with those that had expired and were not removed yet.
   std::uint64_t Count() const { return moment_->count; }

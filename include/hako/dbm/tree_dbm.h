@@ -127,6 +127,12 @@ class TreeDBM final : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree
   }
   static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogPlace<LogFile> log, const TreeOptions& options);
 
+  // For CopyTo of a snapshot (dbm/snapshot.h).
+  template <class Fill>
+  Status CopyMoment(const std::string& path, std::uint64_t now, Fill&& fill) requires PathFile<FileT> {
+    return Home::template CopyBy<TreeDBM>(path, TreeOptions(), now, fill);
+  }
+
   // Closes the database if the application has not.
   ~TreeDBM();
 
