@@ -321,6 +321,16 @@ hako::Status StatusIsIgnored(hako::HashDBM<>& db) {
 #endif
 }
 
+hako::Status UpdateOfATemporaryTransaction(hako::HashDBM<>& db) {
+#ifdef UPDATE_OF_A_TEMPORARY_TRANSACTION  // refused: 'this' argument
+  return hako::Transaction(db).Replace("k", "v");
+#else
+  hako::Transaction transaction(db);
+  HAKO_RETURN_IF_ERROR(transaction.Replace("k", "v"));
+  return transaction.Commit();
+#endif
+}
+
 }  // namespace
 
 int main() {
@@ -334,7 +344,8 @@ int main() {
                      sizeof(&OnEvictionReturnsBool) + sizeof(&OnDamageReturnsAStatus) + sizeof(&PassDamageReturnsBool) +
                      sizeof(&GetIntoAStringByReference) + sizeof(&GetIntoAStringByNumber) + sizeof(&KeyIsZero) + sizeof(&ValueIsNull) +
                      sizeof(&DelimiterIsACharacter) + sizeof(&GetIntoNothing) + sizeof(&RangeUpToNull) + sizeof(&NumberOfARecordIsADouble) +
-                     sizeof(&IncrementByADouble) + sizeof(&RecordWithoutAValue) + sizeof(&CellByNumber) + sizeof(&StatusIsIgnored) ==
+                     sizeof(&IncrementByADouble) + sizeof(&RecordWithoutAValue) + sizeof(&CellByNumber) + sizeof(&StatusIsIgnored) +
+                     sizeof(&UpdateOfATemporaryTransaction) ==
                  0
              ? 1
              : 0;
