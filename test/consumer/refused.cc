@@ -4,6 +4,7 @@
 // #else is the mistake put right.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -331,6 +332,15 @@ hako::Status UpdateOfATemporaryTransaction(hako::HashDBM<>& db) {
 #endif
 }
 
+hako::Status TransactionOfAPointer(const std::unique_ptr<hako::TreeDBM<>>& db) {
+#ifdef TRANSACTION_OF_A_POINTER  // refused: is of a database, as *db
+  hako::Transaction transaction(db);
+#else
+  hako::Transaction transaction(*db);
+#endif
+  return transaction.Commit();
+}
+
 }  // namespace
 
 int main() {
@@ -345,7 +355,7 @@ int main() {
                      sizeof(&GetIntoAStringByReference) + sizeof(&GetIntoAStringByNumber) + sizeof(&KeyIsZero) + sizeof(&ValueIsNull) +
                      sizeof(&DelimiterIsACharacter) + sizeof(&GetIntoNothing) + sizeof(&RangeUpToNull) + sizeof(&NumberOfARecordIsADouble) +
                      sizeof(&IncrementByADouble) + sizeof(&RecordWithoutAValue) + sizeof(&CellByNumber) + sizeof(&StatusIsIgnored) +
-                     sizeof(&UpdateOfATemporaryTransaction) ==
+                     sizeof(&UpdateOfATemporaryTransaction) + sizeof(&TransactionOfAPointer) ==
                  0
              ? 1
              : 0;

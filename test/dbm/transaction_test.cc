@@ -744,6 +744,34 @@ static_assert(IsUpdated<Transaction<BabyDBM<>>&> && !IsUpdated<Transaction<BabyD
 static_assert(IsUpdated<Transaction<AnyDBM>&> && !IsUpdated<Transaction<AnyDBM>>);
 static_assert(!IsUpdated<Transaction<HashDBM<>>>);
 
+// A visitor may use the transaction, if it does not end it.
+TYPED_TEST(TransactionTest, AVisitorCallsTheTransaction) {
+  ASSERT_THAT(this->db_->Set("1", "a"), IsOk());
+  Transaction transaction(*this->db_);
+  ASSERT_THAT(transaction.Process("1",
+                                  [&](std::optional<std::string_view> value) {
+                                    for (int i = 2; i < 50; ++i) EXPECT_THAT(transaction.Set(std::to_string(i), *value), IsOk());
+                                    return Action::Set(*value);
+                                  }),
+              IsOk());
+  EXPECT_THAT(transaction.Get("49"), IsOkAndHolds("a"));
+  EXPECT_THAT(transaction.Process("1",
+                                  [&](bool) {
+                                    EXPECT_THAT(transaction.Commit(), IsOk());
+                                    return Action::Set("b");
+                                  }),
+              StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_THAT(this->db_->Get("49"), IsOkAndHolds("a"));
+  const std::string_view keys[] = {"1", "2"};
+  const auto roll_back = [&](std::size_t, std::optional<std::string_view>) {
+    transaction.Rollback();
+    return Action::Remove();
+  };
+  EXPECT_THAT(transaction.ProcessMulti(keys, roll_back), StatusIs(StatusCode::kFailedPrecondition));
+  ASSERT_THAT(transaction.Commit(), IsOk());
+  EXPECT_THAT(this->db_->Get("1"), IsOkAndHolds("a"));
+}
+
 TYPED_TEST(TransactionTest, ATemporaryRetries) {
   ASSERT_THAT(Transaction(*this->db_).Retry(3, [](auto& transaction) -> Status { return transaction.Set("1", "a"); }), IsOk());
   EXPECT_THAT(this->db_->Get("1"), IsOkAndHolds("a"));

@@ -87,6 +87,9 @@ class Transaction : public Operations<Transaction<D>> {
   using Records = internal::TransactionRecords;
   using Seen = Records::Seen;
   static_assert(!std::is_base_of_v<OrderedOperations<D, RecordKeyComparator>, D>, "arrays have no transactions, but batches");
+  static_assert(
+      requires(D & d, const Batch<Action>& batch, std::uint64_t* time) { d.ProcessMulti(batch, time); },
+      "hako::Transaction is of a database, as *db: not of a pointer, a table, a snapshot or a key space");
 
  public:
   using Iterator = TransactionCursor<D>;
@@ -221,12 +224,14 @@ class Transaction : public Operations<Transaction<D>> {
       if constexpr (ReadVisitor<Plain>) {
         visitor(ValueOf(record));
       } else {
+        const std::uint64_t number = records_.number();
         const Action action = [&] {
           if constexpr (kReadsValue)
             return visitor(ValueOf(record));
           else
             return visitor(Exists(record));
         }();
+        if (number != records_.number()) return EndedError();
         if (action.kind() != Action::Kind::kKeep) return Put(record, key, action);
       }
       return absl::OkStatus();
@@ -398,6 +403,7 @@ class Transaction : public Operations<Transaction<D>> {
     return records_.Put(record, key, action, before.kind == Action::Kind::kSet && IsPast(before));
   }
 
+  static Status EndedError() { return absl::FailedPreconditionError("a visitor has ended the transaction that has called it"); }
   // From now on the transaction cannot be committed.
   Status ConflictOn(std::string_view key) {
     conflict_.assign(key);
@@ -474,7 +480,9 @@ class Transaction : public Operations<Transaction<D>> {
           HAKO_ASSIGN_OR_RETURN(*expiry_shown, TimeOf(record));
         }
       }
+      const std::uint64_t number = records_.number();
       const std::optional<Action> action = visitor(i, ValueOf(record));
+      if (number != records_.number()) return EndedError();
       if (!action) return MismatchError();
       if (action->kind() != Action::Kind::kKeep) HAKO_RETURN_IF_ERROR(Put(record, keys[i], *action));
     }
