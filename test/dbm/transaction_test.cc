@@ -24,6 +24,7 @@
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/tiny_dbm.h"
+#include "hako/dbm/transaction_records.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/dbm/write_batch.h"
 #include "support/full_size.h"
@@ -687,27 +688,49 @@ TYPED_TEST(TransactionTest, TakesNoMoreThanABatch) {
 }
 
 // The last record that it takes can be written.
-TEST(TransactionLimits, AsManyRecordsAsABatch) {
-  ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<>::Open());
-  Transaction transaction(*db);
-  for (std::size_t i = 0; i < WriteBatch::kSizeMax; ++i) ASSERT_TRUE(transaction.Set(std::to_string(i), "v").ok());
-  EXPECT_THAT(transaction.Set("-1", "v"), StatusIs(StatusCode::kOutOfRange));
-  EXPECT_THAT(transaction.Set("0", "w"), IsOk());
-  EXPECT_THAT(transaction.Get("0"), IsOkAndHolds("w"));
+TEST(TransactionLimits, AsManyRecordsAndRangesAsABatch) {
+  internal::TransactionRecords records(nullptr);
+  for (std::size_t i = 1; i < WriteBatch::kSizeMax; ++i) ASSERT_TRUE(records.AddRun(true, std::nullopt, true).ok());
+  ASSERT_OK_AND_ASSIGN(const std::uint32_t record, records.FindOrAdd("last"));
+  EXPECT_THAT(records.FindOrAdd("other").status(), StatusIs(StatusCode::kOutOfRange));
+  EXPECT_THAT(records.AddRun(true, std::nullopt, true).status(), StatusIs(StatusCode::kOutOfRange));
+  EXPECT_THAT(records.FindOrAdd("last"), IsOkAndHolds(record));
+  EXPECT_THAT(records.Put(record, "last", Action::Set("v")), IsOk());
+  EXPECT_TRUE(records.SetLast(0, "key").ok());
 }
 
-TEST(TransactionLimits, TheKeysOfRangesCount) {
+// The keys of ranges count.
+TEST(TransactionLimits, AsManyBytesAsABatch) {
+  constexpr std::size_t kKeySize = WriteBatch::kBytesMax / 64;
+  const std::string key(kKeySize, 'k');
+  internal::TransactionRecords records(nullptr);
+  const auto too_large = StatusIs(StatusCode::kOutOfRange);
+  for (std::size_t i = 0; i < 20; ++i) {
+    ASSERT_THAT(records.AddRun(true, key, true), IsOkAndHolds(i));
+    ASSERT_THAT(records.SetLast(i, "short"), IsOk());
+    ASSERT_THAT(records.SetLast(i, key), IsOk());  // in its place
+    ASSERT_THAT(records.SetEnd(i, key), IsOk());
+  }
+  for (std::size_t i = 20; i < 24; ++i) ASSERT_THAT(records.AddRun(true, key, true), IsOkAndHolds(i));
+  EXPECT_THAT(records.AddRun(true, "k", true).status(), too_large);
+  EXPECT_THAT(records.FindOrAdd("k").status(), too_large);
+  EXPECT_THAT(records.SetLast(23, "k"), too_large);
+  EXPECT_THAT(records.SetEnd(23, "k"), too_large);
+  EXPECT_FALSE(records.run(23).last || records.run(23).bound || records.run(23).has_end);
+  EXPECT_THAT(records.SetEnd(23, std::nullopt), IsOk());
+  records.Clear();
+  EXPECT_THAT(records.AddRun(true, key, true), IsOkAndHolds(0u));
+}
+
+// So a transaction that reads too many ranges fails, and changes nothing.
+TEST(TransactionLimits, ARangeThatDoesNotFitHasAnError) {
   ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open());
   Transaction transaction(*db);
-  const std::string from = "a" + std::string(4'000, 'x'), to = "b" + std::string(4'000, 'x');
-  Status status;
-  std::uint64_t num_ranges = 0;
-  for (; status.ok() && num_ranges < WriteBatch::kSizeMax; ++num_ranges) status = transaction.CountRange(from, to).status();
-  EXPECT_THAT(status, StatusIs(StatusCode::kOutOfRange));
-  EXPECT_EQ(num_ranges, WriteBatch::kBytesMax / (from.size() + to.size()) + 1);
-  EXPECT_THAT(transaction.Set("k", "v"), IsOk());  // there is room for it
-  ASSERT_THAT(transaction.Commit(), IsOk());
-  EXPECT_THAT(transaction.CountRange(from, to), IsOkAndHolds(0u));
+  ASSERT_THAT(transaction.Set("k", std::string(WriteBatch::kBytesMax - 100, 'v')), IsOk());
+  const std::string from(90, 'a'), to(90, 'b');
+  EXPECT_THAT(transaction.CountRange("a", "b"), IsOkAndHolds(0u));
+  EXPECT_THAT(transaction.CountRange(from, to).status(), StatusIs(StatusCode::kOutOfRange));
+  EXPECT_THAT(transaction.GetSize("k"), IsOkAndHolds(WriteBatch::kBytesMax - 100));
 }
 
 TYPED_TEST(TransactionTest, AfterCloseEverythingFails) {
