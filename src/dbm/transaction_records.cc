@@ -187,7 +187,10 @@ Status TransactionRecords::SetLast(std::size_t run, std::string_view key) {
   std::optional<std::string>& last = runs_[run].last;
   const std::size_t before = last ? last->size() : 0;
   if (key.size() > before) HAKO_RETURN_IF_ERROR(CheckRoom(key.size() - before));
-  last = std::string(key);
+  if (last)
+    last->assign(key);
+  else
+    last.emplace(key);
   run_bytes_ += key.size() - before;
   return absl::OkStatus();
 }
