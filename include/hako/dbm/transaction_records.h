@@ -155,14 +155,14 @@ class TransactionRecords {
   class Validation;
   static constexpr std::size_t kFew = 8;  // up to this many records are found without the index
 
-  // Whether there is room for this many bytes, or one more record or range.
   Status CheckRoom(std::size_t bytes) const;
-  Status CheckCount() const;
+  Status CheckCount() const;  // whether there is room for one more record or range
   std::optional<std::uint32_t> Find(std::string_view key);
   void SetWrite(std::uint32_t record, const Write& write);
 
   const Order order_;
   ByteArena arena_;
+  std::size_t run_bytes_ = 0;              // of the keys of runs_
   std::vector<Record> records_;            // in the order of their first use
   std::set<std::uint32_t, Less> index_;    // the first num_indexed_ of them
   std::set<std::uint32_t, Less> written_;  // those that are written, once NextWritten was called
@@ -170,7 +170,6 @@ class TransactionRecords {
   bool knows_written_ = false;
   std::vector<Undo> undos_;
   std::vector<Run> runs_;
-  std::size_t run_bytes_ = 0;  // of the keys of runs_
   std::uint64_t number_ = 0, serial_ = 0;
 };
 
