@@ -70,12 +70,17 @@ void TransactionRecords::Clear() {
   knows_written_ = false;
   undos_.clear();
   runs_.clear();
+  run_bytes_ = 0;
   arena_.Clear();
 }
 
 Status TransactionRecords::CheckRoom(std::size_t bytes) const {
-  const std::size_t left = WriteBatch::kBytesMax - std::min(arena_.size(), WriteBatch::kBytesMax);
-  if (bytes > left) return TooLargeError("a transaction", arena_.size() + bytes, WriteBatch::kBytesMax);
+  const std::size_t taken = arena_.size() + run_bytes_;
+  const std::size_t left = WriteBatch::kBytesMax - std::min(taken, WriteBatch::kBytesMax);
+  return bytes <= left ? absl::OkStatus() : TooLargeError("a transaction", taken + bytes, WriteBatch::kBytesMax);
+}
+
+Status TransactionRecords::CheckCount() const {
   if (records_.size() + runs_.size() >= WriteBatch::kSizeMax)
     return absl::OutOfRangeError(absl::StrCat("a transaction of more than ", WriteBatch::kSizeMax, " records and ranges"));
   return absl::OkStatus();
@@ -98,6 +103,7 @@ std::optional<std::uint32_t> TransactionRecords::Find(std::string_view key) {
 
 StatusOr<std::uint32_t> TransactionRecords::FindOrAdd(std::string_view key) {
   if (const std::optional<std::uint32_t> found = Find(key)) return *found;
+  HAKO_RETURN_IF_ERROR(CheckCount());
   HAKO_RETURN_IF_ERROR(CheckRoom(key.size()));
   const std::string_view copy = arena_.Copy(key);
   records_.emplace_back().key = copy;
@@ -109,16 +115,21 @@ StatusOr<char*> TransactionRecords::RoomFor(std::size_t size) {
   return arena_.Take(size);
 }
 
-Status TransactionRecords::Put(std::uint32_t record, const Action& action) {
+Status TransactionRecords::Put(std::uint32_t record, std::string_view key, const Action& action, bool is_absent) {
   HAKO_DCHECK(action.kind() != Action::Kind::kKeep);
   Write write;
   write.kind = action.kind();
   if (action.kind() == Action::Kind::kSet) {
-    HAKO_RETURN_IF_ERROR(CheckRoom(action.value().size()));
+    const Write& before = records_[record].write;
+    const bool keeps_spelling = before.kind == Action::Kind::kSet && !is_absent;
+    const bool is_known = keeps_spelling || key == records_[record].key;
+    HAKO_RETURN_IF_ERROR(CheckRoom(action.value().size() + (is_known ? 0 : key.size())));
+    write.key = keeps_spelling ? before.key : is_known ? records_[record].key : arena_.Copy(key);
+    write.renews = keeps_spelling ? before.renews : before.kind != Action::Kind::kKeep;
     write.value = arena_.Copy(action.value());
     write.expire_at = action.expire_at();
-    const Write& before = records_[record].write;
-    if (write.expire_at == Expiry::kKeep && before.kind == Action::Kind::kSet) write.expire_at = before.expire_at;
+    if (write.expire_at == Expiry::kKeep && before.kind == Action::Kind::kSet)
+      write.expire_at = is_absent ? Expiry::kNever : before.expire_at;
     if (write.expire_at == Expiry::kKeep && before.kind == Action::Kind::kRemove) write.expire_at = Expiry::kNever;
   }
   undos_.push_back({serial_ + 1, record, records_[record].write});
@@ -172,13 +183,36 @@ const TransactionRecords::Record* TransactionRecords::NextWritten(std::optional<
 }
 
 StatusOr<std::size_t> TransactionRecords::AddRun(bool is_upwards, std::optional<std::string_view> from, bool is_inclusive) {
-  HAKO_RETURN_IF_ERROR(CheckRoom(0));
+  HAKO_RETURN_IF_ERROR(CheckCount());
+  HAKO_RETURN_IF_ERROR(CheckRoom(from ? from->size() : 0));
   Run run;
   run.is_upwards = is_upwards;
   run.is_inclusive = is_inclusive;
   if (from) run.from.emplace(*from);
   runs_.push_back(std::move(run));
+  run_bytes_ += from ? from->size() : 0;
   return runs_.size() - 1;
+}
+
+Status TransactionRecords::SetLast(std::size_t run, std::string_view key) {
+  std::optional<std::string>& last = runs_[run].last;
+  const std::size_t before = last ? last->size() : 0;
+  if (key.size() > before) HAKO_RETURN_IF_ERROR(CheckRoom(key.size() - before));
+  if (last)
+    last->assign(key);
+  else
+    last.emplace(key);
+  run_bytes_ += key.size() - before;
+  return absl::OkStatus();
+}
+
+Status TransactionRecords::SetEnd(std::size_t run, const std::optional<std::string>& bound) {
+  const std::size_t size = bound ? bound->size() : 0;
+  HAKO_RETURN_IF_ERROR(CheckRoom(size));
+  runs_[run].bound = bound;
+  runs_[run].has_end = true;
+  run_bytes_ += size;
+  return absl::OkStatus();
 }
 
 // One commit: its keys and ranges, and what it finds there. First come the ends of the runs upwards, because the ranges of
@@ -228,9 +262,15 @@ class TransactionRecords::Validation {
     bool leaves_out_from;
   };
 
+  // A record that is removed and set again is there twice, because the new one may be spelled differently.
   void Add(const Record& record) {
-    keys_.push_back(record.key);
-    records_.push_back(&record);
+    const bool sets = writes_ && record.write.kind == Action::Kind::kSet;
+    const bool renews = sets && record.write.renews && of_.order_ != nullptr;
+    for (const bool is_first : {true, false}) {
+      if (is_first && !renews) continue;
+      keys_.push_back(sets && !is_first ? record.write.key : record.key);
+      records_.push_back(&record);
+    }
   }
   void AddRun(const RunOf& run) {
     if (!run.last && !run.has_end) return;  // it has read nothing
@@ -296,8 +336,10 @@ class TransactionRecords::Validation {
       conflict_ = keys_[i];
       return std::nullopt;
     }
-    const Record& record = *records_[i - ends_.size()];
-    if (i < num_shown_ && !Holds(record, value)) {
+    const std::size_t at = i - ends_.size();
+    const Record& record = *records_[at];
+    const bool is_second = at != 0 && records_[at - 1] == &record;
+    if (i < num_shown_ && !is_second && !Holds(record, value)) {
       conflict_ = record.key;
       return std::nullopt;
     }
@@ -309,6 +351,7 @@ class TransactionRecords::Validation {
       case Action::Kind::kSet:
         break;
     }
+    if (!is_second && at + 1 < records_.size() && records_[at + 1] == &record) return Action::Remove();
     if (record.write.expire_at == Expiry::kKeep) return Action::SetKeepingExpiry(record.write.value);
     return Action::Set(record.write.value, record.write.expire_at);
   }

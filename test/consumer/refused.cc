@@ -4,6 +4,7 @@
 // #else is the mistake put right.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -321,6 +322,25 @@ hako::Status StatusIsIgnored(hako::HashDBM<>& db) {
 #endif
 }
 
+hako::Status UpdateOfATemporaryTransaction(hako::HashDBM<>& db) {
+#ifdef UPDATE_OF_A_TEMPORARY_TRANSACTION  // refused: 'this' argument
+  return hako::Transaction(db).Replace("k", "v");
+#else
+  hako::Transaction transaction(db);
+  HAKO_RETURN_IF_ERROR(transaction.Replace("k", "v"));
+  return transaction.Commit();
+#endif
+}
+
+hako::Status TransactionOfAPointer(const std::unique_ptr<hako::TreeDBM<>>& db) {
+#ifdef TRANSACTION_OF_A_POINTER  // refused: is of a database, as *db
+  hako::Transaction transaction(db);
+#else
+  hako::Transaction transaction(*db);
+#endif
+  return transaction.Commit();
+}
+
 }  // namespace
 
 int main() {
@@ -334,7 +354,8 @@ int main() {
                      sizeof(&OnEvictionReturnsBool) + sizeof(&OnDamageReturnsAStatus) + sizeof(&PassDamageReturnsBool) +
                      sizeof(&GetIntoAStringByReference) + sizeof(&GetIntoAStringByNumber) + sizeof(&KeyIsZero) + sizeof(&ValueIsNull) +
                      sizeof(&DelimiterIsACharacter) + sizeof(&GetIntoNothing) + sizeof(&RangeUpToNull) + sizeof(&NumberOfARecordIsADouble) +
-                     sizeof(&IncrementByADouble) + sizeof(&RecordWithoutAValue) + sizeof(&CellByNumber) + sizeof(&StatusIsIgnored) ==
+                     sizeof(&IncrementByADouble) + sizeof(&RecordWithoutAValue) + sizeof(&CellByNumber) + sizeof(&StatusIsIgnored) +
+                     sizeof(&UpdateOfATemporaryTransaction) + sizeof(&TransactionOfAPointer) ==
                  0
              ? 1
              : 0;

@@ -25,6 +25,8 @@
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/memory_array_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/restore.h"
+#include "hako/dbm/salvage.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/dbm/write_batch.h"
@@ -307,6 +309,21 @@ TYPED_TEST(SnapshotTest, ClearAndCloseEndItsReads) {
   it.First();
   EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(this->db_->Snapshot().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+// A rebuild and checkpoints move the records in the file, and copies read them.
+TYPED_TEST(SnapshotTest, StaysBesideARebuildAndACopy) {
+  this->OpenDatabase();
+  for (int i = 0; i < 1'000; ++i) this->Update();
+  const auto model = this->Listed();
+  ASSERT_OK_AND_ASSIGN(auto snapshot, this->db_->Snapshot());
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 200; ++i) this->Update();
+    if constexpr (requires { this->db_->Rebuild(); }) ASSERT_THAT(this->db_->Rebuild(), IsOk());
+    if constexpr (requires { this->db_->CopyTo(std::string()); }) ASSERT_THAT(this->db_->CopyTo(this->dir_.File("copy")), IsOk());
+    this->CompareAll(*snapshot, model);
+    ASSERT_THAT(this->db_->Verify(), IsOk());
+  }
 }
 
 TYPED_TEST(SnapshotTest, IsRefusedInAVisitor) {
@@ -595,6 +612,36 @@ TEST(SnapshotExpiryTest, ACopyOfATreeHasTheTimes) {
   EXPECT_THAT(copy->Get("b"), IsOkAndHolds("2"));
   EXPECT_THAT(copy->Get("c"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(copy->Verify(), IsOk());
+}
+
+// ---- files that were written beside one ----
+
+TEST(SnapshotFileTest, SalvageAndRestoreFindTheNewestRecords) {
+  const TempDir dir(TempDir::MemoryParent());
+  const std::string path = dir.File("db"), archive = dir.File("archive"), copy = dir.File("copy");
+  std::filesystem::create_directory(archive);
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(path, {.page_size = 512, .log_bytes = 64 << 10, .log_archive = archive}));
+  for (std::uint64_t i = 0; i < 300; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "old"), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto snapshot, db->Snapshot());
+  ASSERT_THAT(db->CopyTo(copy), IsOk());
+  for (std::uint64_t i = 0; i < 300; i += 2) ASSERT_THAT(db->Set(NumberedKey(i), std::string(1'000, 'n')), IsOk());
+  ASSERT_THAT(db->RemoveRange(NumberedKey(100), NumberedKey(150)), IsOkAndHolds(50u));
+  EXPECT_THAT(snapshot->CountRange(""), IsOkAndHolds(300u));
+  EXPECT_THAT(snapshot->Get(NumberedKey(102)), IsOkAndHolds("old"));
+  ASSERT_THAT(db->Close(), IsOk());
+  snapshot.reset();
+  ASSERT_THAT(Salvage<TreeDBM<>>(path, dir.File("salvaged")).status(), IsOk());
+  ASSERT_THAT(Restore<TreeDBM<>>(copy, archive, dir.File("restored")).status(), IsOk());
+  for (const char* const name : {"salvaged", "restored"}) {
+    ASSERT_OK_AND_ASSIGN(auto found, TreeDBM<>::Open(dir.File(name)));
+    EXPECT_EQ(found->Count(), 250u);
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      if (i >= 100 && i < 150)
+        EXPECT_THAT(found->Get(NumberedKey(i)).status(), StatusIs(absl::StatusCode::kNotFound)) << name;
+      else
+        EXPECT_THAT(found->Get(NumberedKey(i)), IsOkAndHolds(i % 2 == 0 ? std::string(1'000, 'n') : "old")) << name;
+    }
+  }
 }
 
 // ---- of a database of any kind ----

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -23,6 +24,7 @@
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/tiny_dbm.h"
+#include "hako/dbm/transaction_records.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/dbm/write_batch.h"
 #include "support/full_size.h"
@@ -508,6 +510,16 @@ TYPED_TEST(TransactionTest, SavepointsOfThisTransactionAlone) {
   EXPECT_EQ(this->db_->Count(), 0u);
 }
 
+TYPED_TEST(TransactionTest, ASavepointOfAnotherOneIsRefused) {
+  Transaction transaction(*this->db_), other(*this->db_);
+  ASSERT_THAT(other.Set("1", "other"), IsOk());
+  const Savepoint savepoint = other.SetSavepoint();
+  ASSERT_THAT(transaction.Set("1", "a"), IsOk());
+  ASSERT_THAT(transaction.Set("1", "b"), IsOk());
+  EXPECT_THAT(transaction.RollbackTo(savepoint), StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_THAT(transaction.Get("1"), IsOkAndHolds("b"));
+}
+
 TYPED_TEST(TransactionTest, RetryRepeatsWhatWasAborted) {
   Transaction transaction(*this->db_);
   int tries = 0;
@@ -675,6 +687,52 @@ TYPED_TEST(TransactionTest, TakesNoMoreThanABatch) {
   ASSERT_THAT(transaction.Commit(), IsOk());
 }
 
+// The last record that it takes can be written.
+TEST(TransactionLimits, AsManyRecordsAndRangesAsABatch) {
+  internal::TransactionRecords records(nullptr);
+  for (std::size_t i = 1; i < WriteBatch::kSizeMax; ++i) ASSERT_TRUE(records.AddRun(true, std::nullopt, true).ok());
+  ASSERT_OK_AND_ASSIGN(const std::uint32_t record, records.FindOrAdd("last"));
+  EXPECT_THAT(records.FindOrAdd("other").status(), StatusIs(StatusCode::kOutOfRange));
+  EXPECT_THAT(records.AddRun(true, std::nullopt, true).status(), StatusIs(StatusCode::kOutOfRange));
+  EXPECT_THAT(records.FindOrAdd("last"), IsOkAndHolds(record));
+  EXPECT_THAT(records.Put(record, "last", Action::Set("v")), IsOk());
+  EXPECT_TRUE(records.SetLast(0, "key").ok());
+}
+
+// The keys of ranges count.
+TEST(TransactionLimits, AsManyBytesAsABatch) {
+  constexpr std::size_t kKeySize = WriteBatch::kBytesMax / 64;
+  const std::string key(kKeySize, 'k');
+  internal::TransactionRecords records(nullptr);
+  const auto too_large = StatusIs(StatusCode::kOutOfRange);
+  for (std::size_t i = 0; i < 20; ++i) {
+    ASSERT_THAT(records.AddRun(true, key, true), IsOkAndHolds(i));
+    ASSERT_THAT(records.SetLast(i, "short"), IsOk());
+    ASSERT_THAT(records.SetLast(i, key), IsOk());  // in its place
+    ASSERT_THAT(records.SetEnd(i, key), IsOk());
+  }
+  for (std::size_t i = 20; i < 24; ++i) ASSERT_THAT(records.AddRun(true, key, true), IsOkAndHolds(i));
+  EXPECT_THAT(records.AddRun(true, "k", true).status(), too_large);
+  EXPECT_THAT(records.FindOrAdd("k").status(), too_large);
+  EXPECT_THAT(records.SetLast(23, "k"), too_large);
+  EXPECT_THAT(records.SetEnd(23, "k"), too_large);
+  EXPECT_FALSE(records.run(23).last || records.run(23).bound || records.run(23).has_end);
+  EXPECT_THAT(records.SetEnd(23, std::nullopt), IsOk());
+  records.Clear();
+  EXPECT_THAT(records.AddRun(true, key, true), IsOkAndHolds(0u));
+}
+
+// So a transaction that reads too many ranges fails, and changes nothing.
+TEST(TransactionLimits, ARangeThatDoesNotFitHasAnError) {
+  ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open());
+  Transaction transaction(*db);
+  ASSERT_THAT(transaction.Set("k", std::string(WriteBatch::kBytesMax - 100, 'v')), IsOk());
+  const std::string from(90, 'a'), to(90, 'b');
+  EXPECT_THAT(transaction.CountRange("a", "b"), IsOkAndHolds(0u));
+  EXPECT_THAT(transaction.CountRange(from, to).status(), StatusIs(StatusCode::kOutOfRange));
+  EXPECT_THAT(transaction.GetSize("k"), IsOkAndHolds(WriteBatch::kBytesMax - 100));
+}
+
 TYPED_TEST(TransactionTest, AfterCloseEverythingFails) {
   Transaction transaction(*this->db_);
   ASSERT_THAT(transaction.Set("1", "a"), IsOk());
@@ -682,6 +740,64 @@ TYPED_TEST(TransactionTest, AfterCloseEverythingFails) {
   EXPECT_THAT(transaction.Get("2").status(), StatusIs(StatusCode::kFailedPrecondition));
   EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kFailedPrecondition));
   this->SetUp();
+}
+
+// Updates of a temporary would be lost: they do not compile. Retry commits.
+template <class T>
+concept IsUpdated = requires(T&& t) {
+  std::forward<T>(t).Set("k", "v");
+}
+|| requires(T&& t) { std::forward<T>(t).Set("k", "v", SetOptions()); }
+|| requires(T&& t) { std::forward<T>(t).Replace("k", "v"); }
+|| requires(T&& t) { std::forward<T>(t).Remove("k"); }
+|| requires(T&& t) { std::forward<T>(t).Append("k", "v"); }
+|| requires(T&& t) { std::forward<T>(t).Increment("k"); }
+|| requires(T&& t) { std::forward<T>(t).CompareExchange("k", Expect::Any(), Action::Remove()); }
+|| requires(T&& t) { std::forward<T>(t).Process("k", Action::Remove()); }
+|| requires(T&& t) { std::forward<T>(t).Rekey("k", "l"); }
+|| requires(T&& t) { std::forward<T>(t).Write(WriteBatch()); }
+|| requires(T&& t) { std::forward<T>(t).RemoveRange("k"); }
+|| requires(T&& t) { std::forward<T>(t).SetExpiry("k", 1); }
+|| requires(T&& t) { std::forward<T>(t).Persist("k"); }
+|| requires(T&& t) { std::forward<T>(t).PopFirst(); }
+|| requires(T&& t) { std::forward<T>(t).PushLast("v"); }
+|| requires(T&& t) { std::forward<T>(t).SetMulti(std::span<const KeyValue>()); }
+|| requires(T&& t) { std::forward<T>(t).RemoveMulti(std::span<const std::string_view>()); };
+static_assert(IsUpdated<Transaction<BabyDBM<>>&> && !IsUpdated<Transaction<BabyDBM<>>>);
+static_assert(IsUpdated<Transaction<AnyDBM>&> && !IsUpdated<Transaction<AnyDBM>>);
+static_assert(!IsUpdated<Transaction<HashDBM<>>>);
+
+// A visitor may use the transaction, if it does not end it.
+TYPED_TEST(TransactionTest, AVisitorCallsTheTransaction) {
+  ASSERT_THAT(this->db_->Set("1", "a"), IsOk());
+  Transaction transaction(*this->db_);
+  ASSERT_THAT(transaction.Process("1",
+                                  [&](std::optional<std::string_view> value) {
+                                    for (int i = 2; i < 50; ++i) EXPECT_THAT(transaction.Set(std::to_string(i), *value), IsOk());
+                                    return Action::Set(*value);
+                                  }),
+              IsOk());
+  EXPECT_THAT(transaction.Get("49"), IsOkAndHolds("a"));
+  EXPECT_THAT(transaction.Process("1",
+                                  [&](bool) {
+                                    EXPECT_THAT(transaction.Commit(), IsOk());
+                                    return Action::Set("b");
+                                  }),
+              StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_THAT(this->db_->Get("49"), IsOkAndHolds("a"));
+  const std::string_view keys[] = {"1", "2"};
+  const auto roll_back = [&](std::size_t, std::optional<std::string_view>) {
+    transaction.Rollback();
+    return Action::Remove();
+  };
+  EXPECT_THAT(transaction.ProcessMulti(keys, roll_back), StatusIs(StatusCode::kFailedPrecondition));
+  ASSERT_THAT(transaction.Commit(), IsOk());
+  EXPECT_THAT(this->db_->Get("1"), IsOkAndHolds("a"));
+}
+
+TYPED_TEST(TransactionTest, ATemporaryRetries) {
+  ASSERT_THAT(Transaction(*this->db_).Retry(3, [](auto& transaction) -> Status { return transaction.Set("1", "a"); }), IsOk());
+  EXPECT_THAT(this->db_->Get("1"), IsOkAndHolds("a"));
 }
 
 // Keys that compare equal are one record, whose spelling is that of the first.
@@ -723,6 +839,43 @@ TEST(TransactionOfSpellings, EqualKeysAreOneRecord) {
   it.First();
   EXPECT_EQ(it.key(), "Key");
   EXPECT_EQ(it.value(), "b");
+}
+
+// As if the calls were made one after the other: a record has the spelling of the update that has stored it first, whatever
+// was read before.
+TEST(TransactionOfSpellings, ANewRecordIsSpelledAsItIsStored) {
+  for (const bool has_times : {false, true}) {
+    ASSERT_OK_AND_ASSIGN(auto db, (BabyDBM<MemoryMapParallelFile, NoCase>::Open({.expiry = has_times})));
+    const auto listed = [](auto& of) {
+      std::string keys;
+      for (auto [key, value] : of.Range()) keys.append(key).append("=").append(value).append(" ");
+      return keys;
+    };
+    ASSERT_THAT(db->Set("Old", "1"), IsOk());
+    ASSERT_THAT(db->Set("Gone", "1"), IsOk());
+    Transaction transaction(*db);
+    EXPECT_THAT(transaction.Get("new"), StatusIs(StatusCode::kNotFound));
+    ASSERT_THAT(transaction.Set("NEW", "a"), IsOk());
+    ASSERT_THAT(transaction.Set("nEw", "b"), IsOk());  // keeps the spelling
+    ASSERT_THAT(transaction.Set("oLD", "b"), IsOk());  // keeps that of the database
+    ASSERT_THAT(transaction.Remove("gone"), IsOk());
+    ASSERT_THAT(transaction.Set("GONE", "b"), IsOk());  // a new record
+    WriteBatch removal;
+    removal.Remove("never");
+    ASSERT_THAT(transaction.Write(removal), IsOk());
+    const Savepoint savepoint = transaction.SetSavepoint();
+    ASSERT_THAT(transaction.Set("Never", "c"), IsOk());
+    ASSERT_THAT(transaction.RollbackTo(savepoint), IsOk());
+    ASSERT_THAT(transaction.Set("NEVER", "b"), IsOk());
+    const std::string expected = "GONE=b NEVER=b NEW=b Old=b ";
+    EXPECT_EQ(listed(transaction), expected);
+    std::string downwards;
+    auto it = transaction.MakeIterator();
+    for (it.JumpLower("gone", true); it.Valid(); it.Previous()) downwards += it.key();
+    EXPECT_EQ(downwards, "GONE");
+    ASSERT_THAT(transaction.Commit(), IsOk());
+    EXPECT_EQ(listed(*db), expected);
+  }
 }
 
 class TransactionWithTimes : public testing::Test {
@@ -812,6 +965,38 @@ TEST_F(TransactionWithTimes, ATimeThatWasReadIsValidated) {
   EXPECT_THAT(transaction.Commit(), IsOk());  // the value alone was read
 }
 
+// A commit asks once what has expired: a record does not exist to one of its reads, and have expired to one of its updates.
+TEST_F(TransactionWithTimes, ACommitIsAtOneMoment) {
+  static std::atomic<int> questions{-1};  // until the time comes; -1: it does not
+  const auto clock = [] {
+    if (questions >= 0 && questions-- == 0) now_ += 2'000;
+    return now_.load();
+  };
+  const auto check = [&](auto& db, auto&& read) {
+    for (int asked = 0; asked < 8; ++asked) {
+      const std::uint64_t time = now_ + 1'000;
+      for (const char* const key : {"1", "2"}) ASSERT_THAT(db.Set(key, "a", {.expire_at = time}), IsOk());
+      Transaction transaction(db);
+      read(transaction);
+      ASSERT_THAT(transaction.Set("2", "b", {.keep_expiry = true}), IsOk());
+      questions = asked;
+      const Status status = transaction.Commit();
+      questions = -1;
+      now_ = time + 1'000;
+      ASSERT_TRUE(status.ok() || absl::IsAborted(status)) << status;
+      // Committed before the time it had the time; at the time or later it was aborted.
+      EXPECT_THAT(db.Get("2").status(), StatusIs(StatusCode::kNotFound)) << asked << ' ' << status;
+    }
+  };
+  ASSERT_OK_AND_ASSIGN(auto baby, BabyDBM<>::Open({.expiry = true, .clock = clock}));
+  check(*baby, [](auto& transaction) { ASSERT_THAT(transaction.CountRange("0", "3"), IsOkAndHolds(2u)); });
+  check(*baby, [](auto& transaction) { ASSERT_THAT(transaction.Get("1"), IsOkAndHolds("a")); });
+  ASSERT_OK_AND_ASSIGN(auto tiny, TinyDBM<>::Open({.expiry = true, .clock = clock}));
+  check(*tiny, [](auto& transaction) { ASSERT_THAT(transaction.Get("1"), IsOkAndHolds("a")); });
+  ASSERT_OK_AND_ASSIGN(auto spelled, (BabyDBM<MemoryMapParallelFile, NoCase>::Open({.expiry = true, .clock = clock})));
+  check(*spelled, [](auto& transaction) { ASSERT_THAT(transaction.CountRange("0", "3"), IsOkAndHolds(2u)); });
+}
+
 TEST(TransactionOfAnyDBM, PrefixRangesNeedTheBytewiseOrder) {
   ASSERT_OK_AND_ASSIGN(auto numbers, (BabyDBM<MemoryMapParallelFile, DecimalComparator>::Open()));
   AnyDBM db(std::move(numbers));
@@ -843,6 +1028,45 @@ TEST(TransactionOfAnArray, IsRefused) {
   EXPECT_THAT(transaction.Set("1", "a"), StatusIs(StatusCode::kUnimplemented));
   EXPECT_THAT(transaction.Get("1").status(), StatusIs(StatusCode::kUnimplemented));
   EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kUnimplemented));
+}
+
+// A commit that only reads changes no leaf, so an open snapshot needs no copy of one.
+TEST(TransactionReadOnly, TakesNoMemoryForASnapshot) {
+  const auto check = [](auto& db) {
+    for (int i = 100; i < 400; ++i) ASSERT_THAT(db.Set(std::to_string(i), std::string(i % 50 == 0 ? 3'000 : 10, 'v')), IsOk());
+    ASSERT_OK_AND_ASSIGN(auto snapshot, db.Snapshot());
+    const std::uint64_t before = snapshot->bytes();
+    Transaction transaction(db);
+    const auto commit = [&](const char* what) {
+      ASSERT_THAT(transaction.Commit(), IsOk()) << what;
+      EXPECT_EQ(snapshot->bytes(), before) << what;
+    };
+    ASSERT_THAT(transaction.Get("123").status(), IsOk());
+    commit("a record");
+    ASSERT_THAT(transaction.GetSize("150"), IsOkAndHolds(3'000u));
+    commit("a long value");
+    ASSERT_THAT(transaction.Contains("999"), IsOkAndHolds(false));
+    commit("an absent record");
+    ASSERT_THAT(transaction.CountRange("140", "260"), IsOkAndHolds(120u));
+    commit("a range");
+    for (int i = 100; i < 400; i += 7) ASSERT_THAT(transaction.Contains(std::to_string(i)), IsOkAndHolds(true));
+    commit("several records");
+    auto it = transaction.MakeIterator();
+    it.JumpLower("333", true);
+    it.Previous();
+    commit("a cursor");
+    ASSERT_THAT(transaction.Set("123", "w"), IsOk());
+    ASSERT_THAT(transaction.Commit(), IsOk());
+    EXPECT_GT(snapshot->bytes(), before);
+    EXPECT_THAT(snapshot->Get("123"), IsOkAndHolds(std::string(10, 'v')));
+  };
+  ASSERT_OK_AND_ASSIGN(auto baby, BabyDBM<>::Open({.page_size = 512}));
+  check(*baby);
+  ASSERT_OK_AND_ASSIGN(auto timed, BabyDBM<>::Open({.page_size = 512, .expiry = true}));
+  check(*timed);
+  const TempDir dir;
+  ASSERT_OK_AND_ASSIGN(auto tree, TreeDBM<>::Open(dir.File("db"), {.page_size = 512, .cache_bytes = 1 << 20}));
+  check(*tree);
 }
 
 TEST(TransactionReadOnly, IsValidatedWhereUpdatesAreRefused) {

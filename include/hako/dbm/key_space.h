@@ -20,7 +20,7 @@
 // zero byte makes each call return InvalidArgument.
 //
 // Threads, durability and errors: as of the database, transaction or snapshot, which must outlive the space. A space has no
-// state but its name, so there may be any number of one name.
+// state but its name, so there may be any number of one name. Updates need a named KeySpace object.
 #pragma once
 
 #include <cstddef>

@@ -28,8 +28,8 @@ namespace hako {
 
 namespace internal {
 
-// One operation on one record. It shows the live value, and converts the value of the Action to the
-// stored form, in a buffer of the thread.
+// One operation, on one record or, in one atomic step, on several. It shows the live values, and converts the value of the
+// Action to the stored form, in a buffer of the thread.
 class LiveCall {
  public:
   explicit LiveCall(const Expiry& expiry) : expiry_(expiry), use_(Buffer()) {}
@@ -43,9 +43,15 @@ class LiveCall {
       status_ = Expiry::MalformedError();
       return std::nullopt;
     }
-    if (expiry_.IsPast(record->time)) return std::nullopt;
+    if (IsPast(record->time)) return std::nullopt;
     time_ = record->time;
     return record->value;
+  }
+  // Whether a record with this time has expired, at the moment of the first question. The records are locked then.
+  bool IsPast(std::uint64_t time) {
+    if (time == Expiry::kNever) return false;
+    if (!moment_) moment_ = expiry_.Now();
+    return expiry_.WasPast(time, *moment_);
   }
   // The expiry time of the record shown last.
   std::uint64_t time() const { return time_; }
@@ -88,6 +94,7 @@ class LiveCall {
   const Expiry& expiry_;
   ScratchUse use_;
   std::uint64_t time_ = Expiry::kNever;
+  std::optional<std::uint64_t> moment_;
   Status status_;
 };
 
@@ -198,7 +205,7 @@ Status EngineOperations<D, Space, Engine>::ProcessLive(std::string_view key, Act
 // expired record, the first occurrence removes it and the second stores the new one.
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer, const Batch<Action>& batch, std::uint64_t* expiry_shown) {
-  internal::LiveCall call(*expiry_);
+  internal::LiveCall call(*expiry_);  // shows nothing before all records are locked
   StoredValues values;
   bool is_expired = false, is_malformed = false;
   const auto decide = [&](std::size_t index, std::optional<std::string_view> stored) -> std::optional<Action> {
@@ -217,7 +224,7 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiLive(WriterState& writer,
   const auto show = [&](std::string_view key, std::string_view stored) {
     const std::optional<Expiry::Record> record = Expiry::Split(stored);
     is_malformed = is_malformed || !record;
-    if (record && !expiry_->IsPast(record->time)) (*batch.show)(key, record->value);
+    if (record && !call.IsPast(record->time)) (*batch.show)(key, record->value);
   };
   const EachRef shows(show);
   stored_batch.show = &shows;

@@ -6,7 +6,7 @@
 namespace hako {
 
 template <class D>
-Status MultiOperations<D>::SetMulti(std::span<const KeyValue> records, bool overwrite) {
+Status MultiOperations<D>::SetMulti(std::span<const KeyValue> records, bool overwrite) & {
   bool refused = false;
   HAKO_RETURN_IF_ERROR(ForEachKey(
       records.size(), [records](std::size_t i) { return records[i].key; },
@@ -20,7 +20,7 @@ Status MultiOperations<D>::SetMulti(std::span<const KeyValue> records, bool over
 }
 
 template <class D>
-Status MultiOperations<D>::RemoveMulti(std::span<const std::string_view> keys) {
+Status MultiOperations<D>::RemoveMulti(std::span<const std::string_view> keys) & {
   bool missed = false;
   HAKO_RETURN_IF_ERROR(ForEachKey(
       keys.size(), [keys](std::size_t i) { return keys[i]; },
@@ -29,14 +29,14 @@ Status MultiOperations<D>::RemoveMulti(std::span<const std::string_view> keys) {
 }
 
 template <class D>
-Status MultiOperations<D>::AppendMulti(std::span<const KeyValue> records, StringArg delimiter) {
+Status MultiOperations<D>::AppendMulti(std::span<const KeyValue> records, StringArg delimiter) & {
   return ForEachKey(
       records.size(), [records](std::size_t i) { return records[i].key; },
       [&](std::size_t i) { return self().Append(records[i].key, records[i].value, delimiter); });
 }
 
 template <class D>
-Status MultiOperations<D>::CompareExchangeMulti(std::span<const Exchange> exchanges) HAKO_TRY {
+    Status MultiOperations<D>::CompareExchangeMulti(std::span<const Exchange> exchanges) & HAKO_TRY {
   absl::InlinedVector<std::string_view, 16> keys;
   for (const Exchange& exchange : exchanges) keys.push_back(exchange.key);
   return self().ProcessMulti(keys, [exchanges](std::size_t i, std::optional<std::string_view> value) {
@@ -46,7 +46,7 @@ Status MultiOperations<D>::CompareExchangeMulti(std::span<const Exchange> exchan
 HAKO_OR_NO_MEMORY
 
 template <class D>
-Status MultiOperations<D>::Write(const WriteBatch& batch, const WriteOptions& options) HAKO_TRY {
+    Status MultiOperations<D>::Write(const WriteBatch& batch, const WriteOptions& options) & HAKO_TRY {
   internal::BatchCall call(batch);
   if (call.HasTimes() && self().expiry() == nullptr) return Expiry::NoTimesError();
   if constexpr (requires { &D::CompareKeys; })
@@ -76,7 +76,7 @@ bool MultiOperations<D>::IsSameKey(std::string_view a, std::string_view b) {
 }
 
 template <class D>
-Status MultiOperations<D>::Rekey(StringArg old_key, StringArg new_key, const RekeyOptions& options) {
+Status MultiOperations<D>::Rekey(StringArg old_key, StringArg new_key, const RekeyOptions& options) & {
   const std::string_view keys[] = {old_key, new_key};
   const bool moves = !options.copying && !IsSameKey(old_key, new_key);  // if false, the record is not removed
   std::string own_value;
@@ -100,7 +100,7 @@ Status MultiOperations<D>::Rekey(StringArg old_key, StringArg new_key, const Rek
 }
 
 template <class D>
-Status MultiOperations<D>::PopFirst(std::string* key, std::string* value) {
+Status MultiOperations<D>::PopFirst(std::string* key, std::string* value) & {
   return ProcessFirst([&](std::string_view first_key, std::string_view first_value) {
     if (key != nullptr) key->assign(first_key);
     if (value != nullptr) value->assign(first_value);
@@ -109,7 +109,7 @@ Status MultiOperations<D>::PopFirst(std::string* key, std::string* value) {
 }
 
 template <class D>
-Status MultiOperations<D>::PushLast(StringArg value, double wtime, std::string* key) HAKO_TRY {
+    Status MultiOperations<D>::PushLast(StringArg value, double wtime, std::string* key) & HAKO_TRY {
   using Seconds = std::chrono::duration<double>;
   if (wtime < 0) wtime = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
   if (!(wtime < 1e11)) return absl::InvalidArgumentError("PushLast: the time is out of range");

@@ -73,24 +73,24 @@ class MultiOperations {
 
   // Sets each record. With overwrite = false, keeps existing records and returns AlreadyExists if
   // there were any. Any other error ends the call; the records before it stay set.
-  Status SetMulti(std::span<const KeyValue> records, bool overwrite = true);
+  Status SetMulti(std::span<const KeyValue> records, bool overwrite = true) &;
 
   // Removes each existing record. NotFound if any was absent. Another error ends the call; earlier
   // records stay removed.
-  Status RemoveMulti(std::span<const std::string_view> keys);
+  Status RemoveMulti(std::span<const std::string_view> keys) &;
 
   // Appends to each record. An error ends the call; the records before it stay changed.
-  Status AppendMulti(std::span<const KeyValue> records, StringArg delimiter = {});
+  Status AppendMulti(std::span<const KeyValue> records, StringArg delimiter = {}) &;
 
   // Carries out every `desired` if every record matches its `expected`; otherwise changes nothing
   // and returns Aborted. Other threads see all of the changes or none. If a key occurs several
   // times, each occurrence is compared with the result of those before it.
-  Status CompareExchangeMulti(std::span<const Exchange> exchanges);
+  Status CompareExchangeMulti(std::span<const Exchange> exchanges) &;
 
   // Moves the record of `old_key` to `new_key` in one step. The record keeps its expiry time.
   // NotFound if `old_key` is absent; AlreadyExists if the record of `new_key` is kept
   // (RekeyOptions::overwrite).
-  Status Rekey(StringArg old_key, StringArg new_key, const RekeyOptions& options = {});
+  Status Rekey(StringArg old_key, StringArg new_key, const RekeyOptions& options = {}) &;
 
   // Carries out all operations of the batch if all of its conditions hold; otherwise changes nothing
   // and returns Aborted. Other threads see all of the changes or none. After an error nothing has
@@ -99,12 +99,12 @@ class MultiOperations {
   // ordered. OutOfRange if the batch exceeds its limits, or a key is too long for the database. A
   // tree or an array loads all leaves of a removed range into memory. An array refuses more than
   // 16,384 leaves: use OrderedOperations::RemoveRange for longer ranges.
-  Status Write(const WriteBatch& batch, const WriteOptions& options = {});
+  Status Write(const WriteBatch& batch, const WriteOptions& options = {}) &;
 
   // Runs visitor(key, value), which returns an Action or void, on the first record. NotFound if the
   // database is empty.
   template <FirstVisitor V>
-  Status ProcessFirst(V&& visitor) HAKO_TRY {
+      Status ProcessFirst(V&& visitor) & HAKO_TRY {
     bool found = false;
     for (auto it = self().MakeIterator(); !found;) {
       it.First();
@@ -129,17 +129,18 @@ class MultiOperations {
   HAKO_OR_NO_MEMORY
 
   template <class V>
-  requires(!FirstVisitor<V>) Status ProcessFirst(V&&) { return internal::RefuseFirstVisitor<V>(); }
+  requires(!FirstVisitor<V>) Status ProcessFirst(V&&)
+  &{ return internal::RefuseFirstVisitor<V>(); }
 
   // Removes the first record and copies its key and value, each unless its pointer is nullptr.
   // NotFound if the database is empty.
-  Status PopFirst(std::string* key = nullptr, std::string* value = nullptr);
+  Status PopFirst(std::string* key = nullptr, std::string* value = nullptr) &;
 
   // Adds a record whose key is a time: 8 big-endian bytes in units of 10 ns since 1970 (Tkrzw's
   // format). `wtime` is in seconds; a negative one means now. If the key exists, the time is
   // advanced by one unit until it is free. If `key` is given, *key receives the key.
   // InvalidArgument if `wtime` is not below 1e11.
-  Status PushLast(StringArg value, double wtime = -1, std::string* key = nullptr);
+  Status PushLast(StringArg value, double wtime = -1, std::string* key = nullptr) &;
 
  private:
   static constexpr std::size_t kGroup = 32;

@@ -7,12 +7,12 @@
 namespace hako {
 
 template <class D>
-Status Operations<D>::Set(StringArg key, StringArg value) {
+Status Operations<D>::Set(StringArg key, StringArg value) & {
   return Update<Action>(key, Action::Set(value));
 }
 
 template <class D>
-Status Operations<D>::Set(StringArg key, StringArg value, const SetOptions& options) {
+Status Operations<D>::Set(StringArg key, StringArg value, const SetOptions& options) & {
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t time, TimeOf(options));
   const Action action = time == Expiry::kKeep ? Action::SetKeepingExpiry(value) : Action::Set(value, time);
   bool refused = false;
@@ -54,12 +54,12 @@ StatusOr<std::uint64_t> Operations<D>::TimeOf(const SetOptions& options) {
 }
 
 template <class D>
-Status Operations<D>::Persist(StringArg key) {
+Status Operations<D>::Persist(StringArg key) & {
   return self().SetExpiry(key, Expiry::kNever);
 }
 
 template <class D>
-Status Operations<D>::Replace(StringArg key, StringArg value) {
+Status Operations<D>::Replace(StringArg key, StringArg value) & {
   bool found = false;
   const auto replace = [&](bool exists) {
     found = exists;
@@ -70,7 +70,7 @@ Status Operations<D>::Replace(StringArg key, StringArg value) {
 }
 
 template <class D>
-Status Operations<D>::Remove(StringArg key) {
+Status Operations<D>::Remove(StringArg key) & {
   bool found = false;
   const auto remove = [&found](bool exists) {
     found = exists;
@@ -81,7 +81,7 @@ Status Operations<D>::Remove(StringArg key) {
 }
 
 template <class D>
-Status Operations<D>::Remove(StringArg key, std::string* old_value) {
+Status Operations<D>::Remove(StringArg key, std::string* old_value) & {
   bool found = false;
   const auto copy_and_remove = [&](std::optional<std::string_view> value) {
     found = value.has_value();
@@ -93,7 +93,7 @@ Status Operations<D>::Remove(StringArg key, std::string* old_value) {
 }
 
 template <class D>
-Status Operations<D>::Append(StringArg key, StringArg value, StringArg delimiter) {
+Status Operations<D>::Append(StringArg key, StringArg value, StringArg delimiter) & {
   std::string joined;
   const auto join = [&](std::optional<std::string_view> found) {
     if (!found) return Action::Set(value);
@@ -105,7 +105,7 @@ Status Operations<D>::Append(StringArg key, StringArg value, StringArg delimiter
 }
 
 template <class D>
-Status Operations<D>::CompareExchange(StringArg key, Expect expected, Action desired, std::string* actual, bool* found) {
+Status Operations<D>::CompareExchange(StringArg key, Expect expected, Action desired, std::string* actual, bool* found) & {
   bool holds = false;
   const auto exchange = [&](std::optional<std::string_view> value) {
     holds = expected.Holds(value);
@@ -118,7 +118,7 @@ Status Operations<D>::CompareExchange(StringArg key, Expect expected, Action des
 }
 
 template <class D>
-StatusOr<std::int64_t> Operations<D>::Increment(StringArg key, IntegerArg<std::int64_t> delta, IntegerArg<std::int64_t> initial) {
+StatusOr<std::int64_t> Operations<D>::Increment(StringArg key, IntegerArg<std::int64_t> delta, IntegerArg<std::int64_t> initial) & {
   std::int64_t number = initial;
   char stored[8];
   absl::StatusCode error = absl::StatusCode::kOk;

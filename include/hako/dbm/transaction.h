@@ -27,6 +27,8 @@
 // Limits: WriteBatch::kSizeMax records and ranges, and WriteBatch::kBytesMax bytes of keys and values; beyond them a call
 // returns OutOfRange. A key or value that is too long for the database is refused by Commit.
 //
+// A transaction has a name: an update of a temporary one would be lost, and does not compile. Its Retry may be called.
+//
 // Not thread-safe: each thread uses its own transactions. The database must outlive them. The destructor rolls back.
 #pragma once
 
@@ -66,7 +68,9 @@ class TransactionCursor;
 class Savepoint {
   template <class>
   friend class Transaction;
-  Savepoint(std::uint64_t number, std::uint64_t moment) : number_(number), moment_(moment) {}
+  Savepoint(const void* transaction, std::uint64_t number, std::uint64_t moment)
+      : transaction_(transaction), number_(number), moment_(moment) {}
+  const void* transaction_;
   std::uint64_t number_, moment_;
 };
 
@@ -83,6 +87,9 @@ class Transaction : public Operations<Transaction<D>> {
   using Records = internal::TransactionRecords;
   using Seen = Records::Seen;
   static_assert(!std::is_base_of_v<OrderedOperations<D, RecordKeyComparator>, D>, "arrays have no transactions, but batches");
+  static_assert(
+      requires(D & d, const Batch<Action>& batch, std::uint64_t* time) { d.ProcessMulti(batch, time); },
+      "hako::Transaction is of a database, as *db: not of a pointer, a table, a snapshot or a key space");
 
  public:
   using Iterator = TransactionCursor<D>;
@@ -134,11 +141,12 @@ class Transaction : public Operations<Transaction<D>> {
   }
 
   // Returns a moment to which RollbackTo returns: it takes back the updates since, and no read.
-  // FailedPrecondition if the moment is of a transaction that has ended, or was taken back itself.
-  Savepoint SetSavepoint() const { return {records_.number(), records_.moment()}; }
+  // FailedPrecondition if the moment is of another transaction, or of one that has ended, or was taken back itself.
+  Savepoint SetSavepoint() const { return {this, records_.number(), records_.moment()}; }
   Status RollbackTo(const Savepoint& savepoint) {
-    if (savepoint.number_ == records_.number() && records_.UndoTo(savepoint.moment_)) return absl::OkStatus();
-    return absl::FailedPreconditionError("RollbackTo: the savepoint is of a transaction that has ended, or was taken back");
+    const bool is_own = savepoint.transaction_ == this && savepoint.number_ == records_.number();
+    if (is_own && records_.UndoTo(savepoint.moment_)) return absl::OkStatus();
+    return absl::FailedPreconditionError("RollbackTo: the savepoint is of another transaction or one that has ended, or was taken back");
   }
 
   // Returns a cursor over the records, with the updates of the transaction. Of an ordered database; AnyDBM returns one whose
@@ -204,32 +212,35 @@ class Transaction : public Operations<Transaction<D>> {
 
   // See dbm/dbm.h.
   template <Visitor V>
-  Status Process(StringArg key, V&& visitor) HAKO_TRY {
+      Status Process(StringArg key, V&& visitor) & HAKO_TRY {
     using Plain = std::remove_cvref_t<V>;
     if constexpr (std::is_same_v<Plain, Action>) {
       if (visitor.kind() == Action::Kind::kKeep) return absl::OkStatus();
       HAKO_ASSIGN_OR_RETURN(const std::uint32_t record, records_.FindOrAdd(key));
-      return Put(record, visitor);
+      return Put(record, key, visitor);
     } else {
       constexpr bool kReadsValue = !BlindVisitor<Plain>;
       HAKO_ASSIGN_OR_RETURN(const std::uint32_t record, Read(key, kReadsValue));
       if constexpr (ReadVisitor<Plain>) {
         visitor(ValueOf(record));
       } else {
+        const std::uint64_t number = records_.number();
         const Action action = [&] {
           if constexpr (kReadsValue)
             return visitor(ValueOf(record));
           else
             return visitor(Exists(record));
         }();
-        if (action.kind() != Action::Kind::kKeep) return Put(record, action);
+        if (number != records_.number()) return EndedError();
+        if (action.kind() != Action::Kind::kKeep) return Put(record, key, action);
       }
       return absl::OkStatus();
     }
   }
   HAKO_OR_NO_MEMORY
   template <class V>
-  requires(!Visitor<V>) Status Process(StringArg, V&&) { return internal::RefuseVisitor<V>(); }
+  requires(!Visitor<V>) Status Process(StringArg, V&&)
+  &{ return internal::RefuseVisitor<V>(); }
   template <Sink S>
   Status Fetch(StringArg key, S&& sink) HAKO_TRY {
     HAKO_ASSIGN_OR_RETURN(const std::uint32_t record, Read(key, true));
@@ -241,7 +252,7 @@ class Transaction : public Operations<Transaction<D>> {
   HAKO_OR_NO_MEMORY
   // The visitor is called for one key after the other. If it aborts the call, the updates of the call are taken back.
   template <MultiVisitor V>
-  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) & {
     if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
       const auto keep = [&visitor](std::size_t i, std::optional<std::string_view> value) {
         visitor(i, value);
@@ -253,8 +264,9 @@ class Transaction : public Operations<Transaction<D>> {
     }
   }
   template <class V>
-  requires(!MultiVisitor<V>) Status ProcessMulti(std::span<const std::string_view>, V&&) { return internal::RefuseMultiVisitor<V>(); }
-  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown = nullptr) {
+  requires(!MultiVisitor<V>) Status ProcessMulti(std::span<const std::string_view>, V&&)
+  &{ return internal::RefuseMultiVisitor<V>(); }
+  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t* expiry_shown = nullptr) & {
     const std::uint64_t begin = records_.moment();
     Status status = CatchNoMemory([&] { return ProcessEachOf(keys, visitor, expiry_shown); });
     if (!status.ok()) records_.UndoTo(begin);
@@ -262,21 +274,21 @@ class Transaction : public Operations<Transaction<D>> {
   }
 
   // For Write. Unimplemented if the batch has an applied index.
-  Status ProcessMulti(const Batch<Action>& batch) {
+  Status ProcessMulti(const Batch<Action>& batch) & {
     const std::uint64_t begin = records_.moment();
     Status status = CatchNoMemory([&] { return ProcessBatch(batch); });
     if (!status.ok()) records_.UndoTo(begin);
     return status;
   }
   // Removes the records of [from, to) and returns their number. Unlike that of a database it is atomic, and reads them all.
-  StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) {
+  StatusOr<std::uint64_t> RemoveRange(StringArg from, std::optional<StringArg> to = std::nullopt) & {
     const std::uint64_t begin = records_.moment();
     std::uint64_t count = 0;
     const Status status = CatchNoMemory([&]() -> Status {
       auto range = Range(from, to);
       for (auto it = range.begin(); it != range.end(); ++it, ++count) {
         HAKO_ASSIGN_OR_RETURN(const std::uint32_t record, records_.FindOrAdd((*it).first));
-        HAKO_RETURN_IF_ERROR(records_.Put(record, Action::Remove()));
+        HAKO_RETURN_IF_ERROR(records_.Put(record, (*it).first, Action::Remove()));
       }
       return range.status();
     });
@@ -287,7 +299,7 @@ class Transaction : public Operations<Transaction<D>> {
 
   // See dbm/engine_operations.h.
   const Expiry* expiry() const { return database_.expiry(); }
-  Status SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at) {
+  Status SetExpiry(StringArg key, IntegerArg<std::uint64_t> expire_at) & {
     if (expiry() == nullptr) return Expiry::NoTimesError();
     if (expire_at > Expiry::kTimeMax) return Expiry::OutOfRangeError();
     bool found = false;
@@ -388,16 +400,15 @@ class Transaction : public Operations<Transaction<D>> {
     }
     return absl::OkStatus();
   }
-  Status Put(std::uint32_t record, const Action& action) {
+  Status Put(std::uint32_t record, std::string_view key, const Action& action) {
     HAKO_RETURN_IF_ERROR(CheckDatabase());
     if (action.HasTime() && expiry() == nullptr) return Expiry::NoTimesError();
     if (action.kind() == Action::Kind::kSet && action.expire_at() == Expiry::kInvalid) return Expiry::OutOfRangeError();
     const Records::Write& before = records_.at(record).write;
-    const bool keeps_past = action.kind() == Action::Kind::kSet && action.expire_at() == Expiry::kKeep &&
-                            before.kind == Action::Kind::kSet && IsPast(before);  // the record before had gone
-    return records_.Put(record, keeps_past ? Action::Set(action.value()) : action);
+    return records_.Put(record, key, action, before.kind == Action::Kind::kSet && IsPast(before));
   }
 
+  static Status EndedError() { return absl::FailedPreconditionError("a visitor has ended the transaction that has called it"); }
   // From now on the transaction cannot be committed.
   Status ConflictOn(std::string_view key) {
     conflict_.assign(key);
@@ -474,9 +485,11 @@ class Transaction : public Operations<Transaction<D>> {
           HAKO_ASSIGN_OR_RETURN(*expiry_shown, TimeOf(record));
         }
       }
+      const std::uint64_t number = records_.number();
       const std::optional<Action> action = visitor(i, ValueOf(record));
+      if (number != records_.number()) return EndedError();
       if (!action) return MismatchError();
-      if (action->kind() != Action::Kind::kKeep) HAKO_RETURN_IF_ERROR(Put(record, *action));
+      if (action->kind() != Action::Kind::kKeep) HAKO_RETURN_IF_ERROR(Put(record, keys[i], *action));
     }
     return absl::OkStatus();
   }
@@ -594,9 +607,9 @@ class TransactionCursor {
       const bool is_live = live_.Valid() && records().Compare(live_.key(), own) == 0;
       const bool is_own = records().at(*record).write.kind != Action::Kind::kKeep;
       if (!is_live && !is_own) return End(transaction_->ConflictOn(own));
-      records().run(run_).last.emplace(own);
+      if (Status status = records().SetLast(run_, own); !status.ok()) return End(std::move(status));
       if (is_live) live_place_ = LivePlace::kPassed;
-      return Show(is_live ? live_.key() : records().at(*record).key, *value);
+      return Show(KeyOf(is_live, is_own ? &records().at(*record) : nullptr), *value);
     }
     if (Begin(from ? std::optional<std::string_view>(own) : std::nullopt, inclusive, upwards)) Advance();
   }
@@ -634,30 +647,29 @@ class TransactionCursor {
       if (!live_.Valid() && !live_.status().ok()) return End(live_.status());
       const Records::Record* const own = records().NextWritten(from, inclusive, upwards);
       Records::Run& run = records().run(run_);
-      if (!live_.Valid() && own == nullptr) return Finish(&run);
+      if (!live_.Valid() && own == nullptr) return Finish();
       int order = own == nullptr ? -1 : !live_.Valid() ? 1 : records().Compare(live_.key(), own->key);
       if (!upwards && own != nullptr && live_.Valid()) order = -order;
       const bool is_live = order <= 0, is_own = order >= 0;
       const std::string_view key = is_live ? live_.key() : own->key;
-      if (IsBeyondEnd(key, upwards)) return Finish(&run);
+      if (IsBeyondEnd(key, upwards)) return Finish();
       const Sum sum = is_live ? Sum::Of(live_.key(), live_.value()) : Sum();
-      std::string last(key);  // before any change, because it may fail
+      if (Status status = records().SetLast(run_, key); !status.ok()) return End(std::move(status));
       run.before.Add(run.at);
       run.at = sum;
-      run.last = std::move(last);
       if (is_live) live_place_ = LivePlace::kPassed;
       if (!is_own) return Show(live_.key(), live_.value());
-      if (own->write.kind == Action::Kind::kSet && !transaction_->IsPast(own->write)) return Show(key, own->write.value);
+      if (own->write.kind == Action::Kind::kSet && !transaction_->IsPast(own->write)) return Show(KeyOf(is_live, own), own->write.value);
     }
   }
   bool IsBeyondEnd(std::string_view key, bool upwards) {
     if (upwards) return upper_ && records().Compare(key, *upper_) >= 0;
     return lower_ && records().Compare(key, *lower_) < 0;
   }
-  void Finish(Records::Run* run) {
-    run->bound = run->is_upwards ? upper_ : lower_;
-    run->has_end = true;
-    End(absl::OkStatus());
+  void Finish() { End(records().SetEnd(run_, records().run(run_).is_upwards ? upper_ : lower_)); }
+  // The key of the current record, as it is spelled after the commit.
+  std::string_view KeyOf(bool is_live, const Records::Record* own) const {
+    return is_live && !(own != nullptr && own->write.renews) ? live_.key() : own->write.key;
   }
   // Moves the database's iterator to its next record from `from` on.
   void MoveLive(std::optional<std::string_view> from, bool inclusive, bool upwards) {

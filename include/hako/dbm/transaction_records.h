@@ -87,11 +87,13 @@ class TransactionRecords {
   // What Commit makes of a record.
   struct Write {
     Action::Kind kind = Action::Kind::kKeep;
+    bool renews = false;   // of kSet: the transaction has removed the record before
+    std::string_view key;  // of kSet: the spelling of the key that a new record gets
     std::string_view value;
     std::uint64_t expire_at = Expiry::kNever;  // as of an Action
   };
   struct Record {
-    std::string_view key;
+    std::string_view key;  // as it was spelled first
     Seen seen = Seen::kNothing;
     std::string_view seen_value;
     std::optional<std::uint64_t> seen_time;  // when it expires, if that was read
@@ -127,8 +129,9 @@ class TransactionRecords {
   Record& at(std::uint32_t i) { return records_[i]; }
   // Returns room for a value, until Clear. OutOfRange as above.
   StatusOr<char*> RoomFor(std::size_t size);
-  // Stores a decision about a record. OutOfRange as above.
-  Status Put(std::uint32_t record, const Action& action);
+  // Stores a decision about a record, whose key the caller spells so. `is_absent`: the record that the transaction has set
+  // before has expired. OutOfRange as above.
+  Status Put(std::uint32_t record, std::string_view key, const Action& action, bool is_absent = false);
 
   // The record next to this key that is written; nullptr if there is none. `from` nullopt: next to the end of the keys.
   const Record* NextWritten(std::optional<std::string_view> from, bool is_inclusive, bool is_upwards);
@@ -136,6 +139,9 @@ class TransactionRecords {
   // Adds a run and returns its index. OutOfRange as above.
   StatusOr<std::size_t> AddRun(bool is_upwards, std::optional<std::string_view> from, bool is_inclusive);
   Run& run(std::size_t i) { return runs_[i]; }
+  // The run has come to this key, or to its end, which is this bound. OutOfRange as above.
+  Status SetLast(std::size_t run, std::string_view key);
+  Status SetEnd(std::size_t run, const std::optional<std::string>& bound);
 
   // The moment after the last Put, for UndoTo.
   std::uint64_t moment() const { return undos_.empty() ? 0 : undos_.back().serial; }
@@ -172,11 +178,13 @@ class TransactionRecords {
 
   void ForgetParts();
   Status CheckRoom(std::size_t bytes) const;
+  Status CheckCount() const;  // whether there is room for one more record or range
   std::optional<std::uint32_t> Find(std::string_view key);
   void SetWrite(std::uint32_t record, const Write& write);
 
   const Order order_;
   ByteArena arena_;
+  std::size_t run_bytes_ = 0;              // of the keys of runs_
   std::vector<Record> records_;            // in the order of their first use
   std::set<std::uint32_t, Less> index_;    // the first num_indexed_ of them
   std::set<std::uint32_t, Less> written_;  // those that are written, once NextWritten was called

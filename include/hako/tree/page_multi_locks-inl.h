@@ -197,11 +197,12 @@ class PageTree<Space, Compare>::LockedLeaves {
   }
   // Returns nullptr if the leaf is not in memory or there was an error.
   Line* Lock(std::string_view key) {
-    if (leaves_.empty()) {
+    if (leaves_.empty() && !is_read_only_) {
       Line* const leaf = tree_.LockLeafByCall(writer_, key);
       if (leaf == nullptr) status_ = update::ErrorOf(writer_);
       return leaf;
     }
+    if (leaves_.empty()) tree_.space_.gate().Pass(writer_);  // LockLeafByCall would capture the leaf
     return LockReached([&](Reached* leaf) { return tree_.DescendTo(0, key, leaf); });
   }
   // Locks the leaf in which the range begins. See Lock.
