@@ -89,7 +89,8 @@ class Transaction : public Operations<Transaction<D>> {
   static_assert(!std::is_base_of_v<OrderedOperations<D, RecordKeyComparator>, D>, "arrays have no transactions, but batches");
   static_assert(
       requires(D & d, const Batch<Action>& batch, std::uint64_t* time) { d.ProcessMulti(batch, time); },
-      "hako::Transaction is of a database, as *db: not of a pointer, a table, a snapshot or a key space");
+      "hako::Transaction is of a database, as *db: not of a pointer, a snapshot or a key space; for that of a table include "
+      "hako/table/table_transaction.h");
 
  public:
   using Iterator = TransactionCursor<D>;
