@@ -155,6 +155,30 @@ TYPED_TEST(ReadersTest, AWriterCanOpenBesideReaders) {
   EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(5u));
 }
 
+// The writer overwrites the superblock of the checkpoint that a reader shows.
+TYPED_TEST(ReadersTest, ScrubFindsNoDamageBesideAWriter) {
+  const auto writer = this->Writer();
+  this->Write(*writer, 1);
+  const auto reader = this->Reader();
+  for (std::uint64_t generation = 2; generation < 7; ++generation) {
+    this->Write(*writer, generation);
+    ASSERT_OK_AND_ASSIGN(const ScrubProgress progress, reader->Scrub({.max_bytes = 64 << 20}));
+    EXPECT_TRUE(progress.is_complete);
+    EXPECT_EQ(progress.damage.size(), 0u) << generation;
+  }
+  // Damage of the newest superblock is found, as far as nobody writes.
+  ASSERT_THAT(writer->Close(), IsOk());
+  const auto newest = this->Reader();
+  ASSERT_OK_AND_ASSIGN(const ScrubProgress before, newest->Scrub({.max_bytes = 64 << 20}));
+  EXPECT_EQ(before.damage.size(), 0u);
+  std::FILE* const damaged = std::fopen(this->path_.c_str(), "r+");
+  std::fseek(damaged, static_cast<long>(newest->GetStats().epoch % 2 * 4096 + 100), SEEK_SET);
+  std::fputs("damage", damaged);
+  std::fclose(damaged);
+  ASSERT_OK_AND_ASSIGN(const ScrubProgress after, newest->Scrub({.max_bytes = 64 << 20}));
+  EXPECT_EQ(after.damage.size(), 1u);
+}
+
 // A reader does not keep pages in its cache: its records are read from the file after the writer has replaced them.
 TYPED_TEST(ReadersTest, ClearRebuildAndRemovalsLeaveACheckpoint) {
   const auto writer = this->Writer();
@@ -225,6 +249,8 @@ TYPED_TEST(ReadersTest, IsCutOffBeyondTheLimit) {
   EXPECT_THAT(old->Scrub().status(), StatusIs(absl::StatusCode::kAborted));
   // The writer may cut the file under it.
   ASSERT_THAT(writer->Clear(), IsOk());
+  ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  ASSERT_THAT(writer->Rebuild(), IsOk());
   ASSERT_THAT(writer->Close(), IsOk());
   EXPECT_THAT(old->Get(KeyOf(200)).status(), StatusIs(absl::StatusCode::kAborted));
   ASSERT_THAT(Move(&old), IsOk());

@@ -152,6 +152,8 @@ class PageStore {
     reader_ = nullptr;
     readers_ = nullptr;
   }
+  // Whether the file is read beside a writer.
+  bool has_reader() const { return reader_ != nullptr; }
   // Replaces the error of a read if the reader is cut off.
   Status Explain(Status status) const { return status.ok() ? status : file_.Explain(std::move(status)); }
   // Returns Aborted if the reader was cut off, so that bytes that were read without a check may be wrong.
