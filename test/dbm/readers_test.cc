@@ -24,6 +24,8 @@
 #include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/readers_file.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/storage/superblock_slots.h"
 #include "support/child_process.h"
 #include "support/crash_child.h"
 #include "support/random.h"
@@ -257,6 +259,20 @@ TYPED_TEST(ReadersTest, IsCutOffBeyondTheLimit) {
   EXPECT_EQ(old->Count(), 0u);
 }
 
+TYPED_TEST(ReadersTest, ACutOffReaderOfTheNewestCheckpointIsOpenedAgain) {
+  const auto writer = this->Writer();
+  this->Write(*writer, 1);
+  const auto reader = this->Reader();
+  EXPECT_THAT(reader->Refresh(), IsOkAndHolds(testing::IsNull()));
+  ReadersFile(this->path_).CutOffBelow(ReadersFile::kNone);
+  ASSERT_OK_AND_ASSIGN(const auto newer, reader->Refresh());
+  ASSERT_NE(newer, nullptr);
+  EXPECT_THAT(newer->Refresh(), IsOkAndHolds(testing::IsNull()));
+  this->Write(*writer, 2);
+  this->Write(*writer, 3);
+  EXPECT_THAT(GenerationOf(*newer), IsOkAndHolds(1u));
+}
+
 TYPED_TEST(ReadersTest, TruncationAndReplacementAreRefused) {
   const auto writer = this->Writer();
   this->Write(*writer, 1);
@@ -362,6 +378,43 @@ TYPED_TEST(ReadersTest, AKilledWritersLogIsReadOnceItIsDead) {
   this->Write(*writer, 3);
   ASSERT_THAT(Move(&reader), IsOk());
   EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(3u));
+}
+
+// The next writer makes a checkpoint in the middle of its replay: a reader that has read the whole log does not
+// go back to that.
+TYPED_TEST(ReadersTest, RefreshDoesNotGoBackToAnEarlierPlaceInTheLog) {
+  using Tree = typename TestFixture::Tree;
+  const TreeOptions logged = SmallTree(Durability::kProcess);
+  const std::string path = this->dir_.File("killed.hkt");
+  {
+    const auto writer = this->Writer(logged);
+    this->Write(*writer, 1);
+    ASSERT_THAT(WriteGeneration(*writer, 2, this->random_), IsOk());
+    fs::copy_file(this->path_, path);  // as if the writer were killed now
+    fs::copy_file(this->path_ + "-log", path + "-log");
+  }
+  auto reader = Tree::Open(path, logged, kReading);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_THAT(GenerationOf(**reader), IsOkAndHolds(2u));
+  // The checkpoint has none of the updates.
+  std::FILE* const file = std::fopen(path.c_str(), "r+");
+  format::TreeSuperBlock super{};
+  std::fseek(file, static_cast<long>((*reader)->GetStats().epoch % 2 * storage::kSlotDistance), SEEK_SET);
+  ASSERT_EQ(std::fread(&super, sizeof(super), 1, file), 1u);
+  super.sequence = super.sequence + 1;
+  super.check = format::CheckOf(super);
+  std::fseek(file, static_cast<long>(super.sequence % 2 * storage::kSlotDistance), SEEK_SET);
+  ASSERT_EQ(std::fwrite(&super, sizeof(super), 1, file), 1u);
+  std::fclose(file);
+  {
+    const auto in_use = TypeParam::Open(path + "-log", {.mode = OpenMode::kReadWrite});
+    ASSERT_THAT(in_use, IsOk());
+    EXPECT_THAT((*reader)->Refresh(), IsOkAndHolds(testing::IsNull()));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto newer, (*reader)->Refresh());
+  ASSERT_NE(newer, nullptr);
+  EXPECT_THAT(GenerationOf(*newer), IsOkAndHolds(2u));
+  EXPECT_THAT(newer->Refresh(), IsOkAndHolds(testing::IsNull()));
 }
 
 // A process that reads: each scan has one generation, and no Refresh goes back.

@@ -49,8 +49,9 @@ template <File FileT, PageCodec Codec>
 bool PoolHome<FileT, Codec>::IsNewerThan(const PoolHome& other) const {
   const format::TreeSuperBlock &mine = store().super(), &its = other.store().super();
   if (mine.file_id != its.file_id || mine.secret != its.secret) return true;
-  if (mine.sequence != its.sequence) return mine.sequence > its.sequence;
-  return HasReplayed() && (!other.HasReplayed() || space().log().position().lsn > other.space().log().position().lsn);
+  const log::NamedLog log = LogInFile(), its_log = other.LogInFile();
+  if (log.IsNeeded() && its_log.IsNeeded() && log.id == its_log.id && ShownLsn() != other.ShownLsn()) return ShownLsn() > other.ShownLsn();
+  return mine.sequence > its.sequence;
 }
 
 template <File FileT, PageCodec Codec>

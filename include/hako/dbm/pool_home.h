@@ -135,7 +135,8 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   template <class D, class Options>
   static StatusOr<std::unique_ptr<D>> OpenPath(const std::string& path, const Options& options, FileOptions file_options,
                                                const Status& checked);
-  // Whether this database shows a later state than `other`, or another file.
+  // Whether this database shows a later state than `other`, or another file. Within one log the later place counts: a
+  // writer that is replaying it makes checkpoints that have less than a reader that has read all of it.
   bool IsNewerThan(const PoolHome& other) const;
   // Refresh (dbm/tree_dbm.h) of a database of class D, which `reopen` opens again; empty if it is not a reader.
   template <class D>
@@ -143,7 +144,7 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
     HAKO_RETURN_IF_ERROR(database.CheckOpen());
     if (!reopen) return absl::FailedPreconditionError("Refresh: the database was not opened by its path with OpenMode::kReadOnly");
     HAKO_ASSIGN_OR_RETURN(std::unique_ptr<D> newer, reopen());
-    if (!newer->IsNewerThan(database)) newer = nullptr;
+    if (!newer->IsNewerThan(database) && database.store().CheckReader().ok()) newer = nullptr;
     return newer;
   }
 
@@ -200,7 +201,9 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
     if (!this->WakeBackground().ok()) space().progress().NoteFailure();
   }
   // Whether the database has updates of the log that the last checkpoint lacks.
-  bool HasReplayed() const { return LogInFile().IsNeeded() && space().log().position().lsn != LogInFile().from.lsn; }
+  bool HasReplayed() const { return LogInFile().IsNeeded() && ShownLsn() != LogInFile().from.lsn; }
+  // The place in the log up to which this database shows its updates.
+  log::Lsn ShownLsn() const { return space().log().position().lsn; }
   Status LogClear(const Status& reserved);
   StatusOr<Pinned> PinNewest();
   void Unpin();
