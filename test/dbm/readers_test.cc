@@ -22,6 +22,7 @@
 #include "hako/dbm/array_dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/transaction.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/readers_file.h"
 #include "hako/format/tree_file_format.h"
@@ -255,6 +256,12 @@ TYPED_TEST(ReadersTest, IsCutOffBeyondTheLimit) {
   ASSERT_THAT(writer->Rebuild(), IsOk());
   ASSERT_THAT(writer->Close(), IsOk());
   EXPECT_THAT(old->Get(KeyOf(200)).status(), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(old->CopyTo(this->dir_.File("copy.hkt")), StatusIs(absl::StatusCode::kAborted, HasSubstr("cut off")));
+  EXPECT_THAT(old->Verify(), StatusIs(absl::StatusCode::kAborted, HasSubstr("cut off")));
+  EXPECT_THAT(old->Scrub().status(), StatusIs(absl::StatusCode::kAborted, HasSubstr("cut off")));
+  for (const auto& [name, text] : old->Inspect()) {
+    if (name == "damage") EXPECT_THAT(text, HasSubstr("cut off"));
+  }
   ASSERT_THAT(Move(&old), IsOk());
   EXPECT_EQ(old->Count(), 0u);
 }
@@ -271,6 +278,25 @@ TYPED_TEST(ReadersTest, ACutOffReaderOfTheNewestCheckpointIsOpenedAgain) {
   this->Write(*writer, 2);
   this->Write(*writer, 3);
   EXPECT_THAT(GenerationOf(*newer), IsOkAndHolds(1u));
+}
+
+// It is no conflict, so no transaction is tried again.
+TYPED_TEST(ReadersTest, ATransactionOverACutOffReaderIsNotTriedAgain) {
+  TreeOptions options = SmallTree();
+  options.reader_bytes = 1 << 16;
+  const auto writer = this->Writer(options);
+  this->Write(*writer, 1);
+  const auto reader = this->Reader();
+  int num_tries = 0;
+  Transaction transaction(*reader);
+  const Status retried = transaction.Retry(10, [&]() -> Status {
+    if (++num_tries != 1) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(transaction.Get(KeyOf(100)).status());  // a long value, which is not cached
+    for (std::uint64_t i = 0; i < 10; ++i) this->Write(*writer, i);
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(retried, StatusIs(absl::StatusCode::kAborted, HasSubstr("cut off")));
+  EXPECT_EQ(num_tries, 1);
 }
 
 TYPED_TEST(ReadersTest, TruncationAndReplacementAreRefused) {

@@ -183,7 +183,8 @@ template <File FileT, PageCodec Codec>
 auto PoolHome<FileT, Codec>::PinNewest() -> StatusOr<typename tree::PageStore<FileT>::Pinned> {
   sync::MutexLock lock(maintenance_mutex_);
   if (writable_) HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
-  return store().Pin(space().log().NameForCopy(store().log_position()));
+  auto pinned = store().Pin(space().log().NameForCopy(store().log_position()));
+  return pinned.ok() ? std::move(pinned) : store().Explain(pinned.status());
 }
 
 template <File FileT, PageCodec Codec>
@@ -204,7 +205,7 @@ Status PoolHome<FileT, Codec>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
   const Status status = CatchNoMemory([&] { return store().Copy(pinned, empty_file); });
   Unpin();
-  return status.ok() ? empty_file.Close() : status;
+  return status.ok() ? empty_file.Close() : store().Explain(status);
 }
 HAKO_OR_NO_MEMORY
 
@@ -235,7 +236,7 @@ StatusOr<ScrubProgress> PoolHome<FileT, Codec>::Scrub(const ScrubOptions& option
   {
     sync::MutexLock lock(maintenance_mutex_);
     HAKO_RETURN_IF_ERROR(store().Health());  // the page map may name images that a failed sync has lost
-    HAKO_RETURN_IF_ERROR(scrub_.Choose(options.max_bytes, &progress));
+    HAKO_RETURN_IF_ERROR(store().Explain(scrub_.Choose(options.max_bytes, &progress)));
     store().PinSpace();
   }
   const Status checked = CatchNoMemory([&] { return scrub_.Check(&progress); });
@@ -272,7 +273,7 @@ template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::CountFree() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->records().CheckOpen());
   sync::MutexLock lock(maintenance_mutex_);
-  return store().CountFree();
+  return store().Explain(store().CountFree());
 }
 HAKO_OR_NO_MEMORY
 
