@@ -1,6 +1,8 @@
 // Trees and arrays that are read in other processes while one process writes them (file/readers_file.h).
 //
 // HAKO_KILLS=1000 has the test of killed processes kill that many.
+#include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -14,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -38,7 +41,10 @@ namespace hako {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
+using testing::Pair;
 
 constexpr std::uint64_t kNumKeys = 600;
 constexpr std::uint64_t kTotal = 1'000'000;
@@ -338,14 +344,77 @@ TYPED_TEST(ReadersTest, WithoutItsFileReadersAndWritersExcludeEachOther) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("-readers")));
 }
 
-// If the file of the readers is lost, the writer finds no readers: their reads fail, or show the old checkpoint.
-TYPED_TEST(ReadersTest, ALostFileCutsReadersOff) {
-  const auto writer = this->Writer();
+// If the file of the readers is lost, the writer reuses nothing, because it does not know what they need.
+TYPED_TEST(ReadersTest, ALostFileKeepsReaders) {
+  TreeOptions options = SmallTree();
+  options.reader_bytes = 1 << 16;
+  const auto writer = this->Writer(options);
   this->Write(*writer, 1);
-  const auto reader = this->Reader();
-  fs::remove(this->readers_);
-  for (std::uint64_t i = 2; i < 8; ++i) this->Write(*writer, i);
-  EXPECT_THAT(GenerationOf(*reader), StatusIs(absl::StatusCode::kAborted));
+  {
+    const auto reader = this->Reader();
+    fs::rename(this->readers_, this->readers_ + "x");
+    for (std::uint64_t i = 2; i < 8; ++i) this->Write(*writer, i);
+    fs::create_symlink(this->readers_ + "x", this->readers_);  // which the writer does not follow
+    for (std::uint64_t i = 2; i < 8; ++i) this->Write(*writer, i);
+    EXPECT_THAT(writer->Inspect(), Contains(Pair("readers", HasSubstr("cannot open"))));
+    EXPECT_EQ(writer->GetStats().oldest_reader, 0u);
+    fs::remove(this->readers_);
+    fs::rename(this->readers_ + "x", this->readers_);
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+    EXPECT_THAT(reader->Verify(), IsOk());
+  }
+  for (std::uint64_t i = 2; i < 4; ++i) this->Write(*writer, i);
+  EXPECT_THAT(writer->Inspect(), Not(Contains(Pair("readers", testing::_))));
+  EXPECT_EQ(writer->GetStats().reader_bytes, 0u);
+}
+
+// The writer knows a reader by whichever name it has opened the file. Only under the writer's own name is it counted.
+TYPED_TEST(ReadersTest, AnotherHardLinkIsProtected) {
+  const std::string other = this->dir_.File("other.hkt");
+  {
+    const auto writer = this->Writer();
+    this->Write(*writer, 1);
+    fs::create_hard_link(this->path_, other);
+    const auto reader = TestFixture::Tree::Open(other, SmallTree(), kReading);
+    ASSERT_THAT(reader, IsOk());
+    auto present = this->Reader();
+    for (std::uint64_t i = 2; i < 8; ++i) {
+      this->Write(*writer, i);
+      ASSERT_THAT(Move(&present), IsOk());
+    }
+    EXPECT_EQ(writer->GetStats().num_readers, 2u);
+    EXPECT_EQ(writer->GetStats().oldest_reader, 0u);
+    ASSERT_THAT(writer->Rebuild(), IsOk());
+    ASSERT_THAT(writer->Close(), IsOk());
+    const auto next = this->Writer();
+    for (std::uint64_t i = 8; i < 12; ++i) this->Write(*next, i);
+    EXPECT_THAT(GenerationOf(**reader), IsOkAndHolds(1u));
+    EXPECT_THAT((*reader)->CopyTo(this->dir_.File("copy.hkt")), IsOk());
+    const auto copy = TestFixture::Tree::Open(this->dir_.File("copy.hkt"), SmallTree());
+    ASSERT_THAT(copy, IsOk());
+    EXPECT_THAT(GenerationOf(**copy), IsOkAndHolds(1u));
+  }
+  const auto writer = this->Writer();
+  for (std::uint64_t i = 12; i < 15; ++i) this->Write(*writer, i);
+  EXPECT_EQ(writer->GetStats().num_readers, 0u);
+  EXPECT_EQ(writer->GetStats().reader_bytes, 0u);
+  EXPECT_FALSE(fs::exists(other + "-readers"));
+}
+
+// What this process writes to a file that another one is creating.
+TYPED_TEST(ReadersTest, AFileThatIsBeingCreatedIsUnavailable) {
+  const auto open = [&] { return TestFixture::Tree::Open(this->path_, SmallTree(), kReading).status(); };
+  auto file = TypeParam::Open(this->path_, {.beside_readers = true});
+  ASSERT_THAT(file, IsOk());
+  EXPECT_THAT(open(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("being created")));
+  ASSERT_THAT(file->Resize(8192), IsOk());
+  EXPECT_THAT(open(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("being created")));
+  const std::string text = "this is not a database";
+  ASSERT_THAT(file->WriteAt(0, std::as_bytes(std::span(text))), IsOk());
+  EXPECT_THAT(open(), StatusIs(absl::StatusCode::kInvalidArgument));
+  ASSERT_THAT(file->Resize(0), IsOk());
+  ASSERT_THAT(file->Close(), IsOk());
+  EXPECT_THAT(open(), StatusIs(absl::StatusCode::kDataLoss));  // nobody creates it
 }
 
 // ---- processes ----
@@ -705,6 +774,97 @@ TEST(ReadersFileTest, WhoMayReadTheDatabaseMayWriteIt) {
   }
   EXPECT_THAT(ReaderSlot::Take(dir.File("absent")).status(), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_FALSE(fs::exists(dir.File("absent-readers")));
+}
+
+// Locks the bytes of the open file; returns whether that was possible.
+bool LockBytes(int fd, short type, off_t from, off_t size) {
+  struct flock range = {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = from;
+  range.l_len = size;
+  return fcntl(fd, F_OFD_SETLK, &range) == 0;
+}
+
+class ReadersFileOf : public testing::Test {
+ protected:
+  ReadersFileOf() { std::fclose(std::fopen(path_.c_str(), "w")); }
+  const TempDir dir_{TempDir::MemoryParent()};
+  const std::string path_ = dir_.File("db"), readers_ = path_ + "-readers";
+};
+
+TEST_F(ReadersFileOf, SlotsBeyondTheLastAreNotRead) {
+  ASSERT_OK_AND_ASSIGN(const auto slot, ReaderSlot::Take(path_));
+  ASSERT_THAT(slot->SetEpoch(5), IsOk());
+  const int fd = open(readers_.c_str(), O_RDWR);
+  ASSERT_TRUE(LockBytes(fd, F_WRLCK, 64 * 4097, 64));
+  ASSERT_EQ(ftruncate(fd, off_t{1} << 40), 0);
+  ReadersFile file(path_);
+  EXPECT_EQ(file.Look().num_readers, 1u);
+  EXPECT_EQ(file.Look().oldest, 5u);
+  close(fd);
+}
+
+TEST_F(ReadersFileOf, AForkedChildKeepsNoLockOfTheWriter) {
+  auto file = std::make_unique<ReadersFile>(path_);
+  auto slot = *ReaderSlot::Take(path_);
+  const int fd = open(readers_.c_str(), O_RDWR);
+  EXPECT_EQ(file->Look().num_readers, 1u);
+  ChildProcess child([](ChildProcess& self) {
+    self.Tell();
+    for (;;) pause();
+    return 0;
+  });
+  child.Wait();
+  // The reader was killed.
+  fs::rename(readers_, readers_ + "x");
+  slot = nullptr;
+  fs::rename(readers_ + "x", readers_);
+  file = nullptr;
+  EXPECT_FALSE(fs::exists(readers_));
+  EXPECT_TRUE(LockBytes(fd, F_RDLCK, 0, 64));
+  close(fd);
+}
+
+TEST_F(ReadersFileOf, AFileThatStaysLockedIsUnavailable) {
+  const int fd = open(readers_.c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_TRUE(LockBytes(fd, F_WRLCK, 0, 64));
+  EXPECT_THAT(ReaderSlot::Take(path_).status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("locked")));
+  close(fd);
+  EXPECT_THAT(ReaderSlot::Take(path_).status(), IsOk());
+}
+
+TEST_F(ReadersFileOf, ReadersThatCloseAtOnceLeaveNoFile) {
+  for (int round = 0; round < 300; ++round) {
+    auto first = *ReaderSlot::Take(path_), second = *ReaderSlot::Take(path_);
+    std::thread other([&] { first = nullptr; });
+    second = nullptr;
+    other.join();
+    ASSERT_FALSE(fs::exists(readers_)) << round;
+  }
+}
+
+TEST_F(ReadersFileOf, HasTheGroupOfTheDatabase) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may change owners";
+  ASSERT_EQ(chmod(dir_.path().c_str(), 0777), 0);
+  ASSERT_EQ(chown(path_.c_str(), 1001, 2000), 0);
+  ASSERT_EQ(chmod(path_.c_str(), 0640), 0);
+  ChildProcess member([&](ChildProcess& self) {
+    const gid_t group = 2000;
+    if (setgroups(1, &group) != 0 || setgid(1002) != 0 || setuid(1002) != 0) return 1;
+    const auto slot = ReaderSlot::Take(path_);
+    if (!slot.ok()) return 2;
+    self.Tell();
+    self.Wait();
+    return 0;
+  });
+  member.Wait();
+  struct stat info = {};
+  EXPECT_EQ(stat(readers_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_gid, 2000u);
+  EXPECT_EQ(info.st_mode & 07777, 0660u);
+  member.Tell();
+  EXPECT_EQ(member.Result(), 0);
 }
 
 }  // namespace

@@ -35,6 +35,9 @@ StatusOr<std::unique_ptr<D>> PoolHome<FileT, Codec>::OpenPath(const std::string&
       if (!absl::IsUnavailable(dbm.status())) return dbm;
       return absl::UnavailableError(absl::StrCat(dbm.status().message(), "; to read it beside its writer: ", slot.status().message()));
     }
+    const bool may_be_early = absl::IsDataLoss(dbm.status()) || absl::IsInvalidArgument(dbm.status());
+    if (may_be_early && (*slot)->IsBeingCreated())
+      return absl::UnavailableError(absl::StrCat(path, " is being created by another process"));
     PoolHome* const home = dbm.ok() ? dbm->get() : nullptr;
     if (home != nullptr) {
       HAKO_RETURN_IF_ERROR(home->store().SetReader(*std::move(slot)));
@@ -298,6 +301,7 @@ Inspection PoolHome<FileT, Codec>::InspectAs(std::string_view name) {
   add("file_written_bytes", counters.written_bytes);
   add("type", this->GetType());
   if (!counted.ok()) pairs.emplace_back("damage", std::string(counted.message()));
+  if (const Status status = store().readers_status(); !status.ok()) pairs.emplace_back("readers", std::string(status.message()));
   return pairs;
 }
 

@@ -6,6 +6,9 @@
 //
 // Locks. A writer has the first part of the database file locked (file/file_lock.h), a reader the second
 // part, so neither waits for the other. Those that replace or truncate the file need both parts.
+// A reader also has a mark: an OFD lock on one byte of the database file after kReaderMarks. Which byte depends on the
+// file of the readers, so it is the same for all that have their slots there. A writer sees the marks by whichever
+// name a reader has opened the database.
 //
 // The file. Readers note which checkpoint they read in a file beside the database, DATABASE-readers. The
 // first reader creates it, and the last one, or the writer's Close, removes it. It has a slot of 64 bytes for each reader:
@@ -25,14 +28,17 @@
 // A writer that opens the file while a reader needs an older checkpoint cannot know the space of that
 // checkpoint. It then reuses no free space that it finds, and does not cut the file, until the reader has gone.
 //
+// Other names. A database that is opened by two hard links, or by a mount of the file alone, has a file of readers beside each
+// name. If a writer sees a mark that is not of its own file of readers, or if it cannot read that
+// file, there may be a reader of any checkpoint. Then it reuses nothing, and cuts nobody off, as long as that is so. The same
+// holds if the database was renamed, or the file of the readers was removed.
+//
 // Cut off. If readers keep more space than the writer allows (TreeOptions::reader_bytes), it cuts off those of
 // the oldest checkpoints, and reuses the space. Each page has a checksum that the page above it knows, so a
 // reader never shows what the writer has put in place of a page. Its read fails, and ReaderSlot::Explain then
 // tells why.
 //
-// A database file that is renamed while it has readers leaves them behind: the writer no longer finds them.
-// Their reads may then fail as if they were cut off. Readers on another machine are not supported, like
-// writers on several machines.
+// Readers on another machine are not supported, like writers on several machines.
 //
 // A ReaderSlot is thread-safe, except its destructor. A ReadersFile is not.
 #pragma once
@@ -53,8 +59,8 @@ inline constexpr char kReadersEnding[] = "-readers";
 // The slot of a reader.
 class ReaderSlot {
  public:
-  // Takes a slot beside the database at this path, which must exist, with epoch 0. An error if the file of the
-  // readers can be neither opened nor created there.
+  // Takes a slot beside the database at this path, which must exist, with epoch 0, and sets its mark. An error if the
+  // file of the readers can be neither opened nor created there; Unavailable if it stays locked for a second.
   static StatusOr<std::unique_ptr<ReaderSlot>> Take(const std::string& database);
   ReaderSlot(const ReaderSlot&) = delete;
   ReaderSlot& operator=(const ReaderSlot&) = delete;
@@ -63,19 +69,23 @@ class ReaderSlot {
 
   // From now on only this checkpoint and later ones are needed.
   Status SetEpoch(std::uint64_t epoch);
-  // Whether the writer no longer waits for this reader, or the file of the readers was removed.
+  // Whether the writer no longer waits for this reader.
   bool IsCutOff() const;
   // Replaces the error of a read by Aborted if the reader is cut off.
   Status Explain(Status status) const;
+  // Whether a writer has the database open and has not written a superblock yet.
+  bool IsBeingCreated() const;
 
  private:
   ReaderSlot(std::string path, int fd);
-  StatusOr<bool> Claim();  // false if the file was removed meanwhile
+  StatusOr<bool> Claim();                            // false if the file was removed meanwhile
+  StatusOr<bool> Mark(const std::string& database);  // false if the database was replaced meanwhile
   Status Store(std::uint64_t epoch) const;
   void CloseInChild();
 
   const std::string path_;
   int fd_;
+  int database_fd_ = -1;      // holds the mark
   std::uint64_t offset_ = 0;  // of the slot; 0 = none
   const std::uint64_t generation_;
   // A child that kept the descriptor would keep the locks when the parent dies.
@@ -87,29 +97,33 @@ class ReadersFile {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   struct Pins {
-    std::uint64_t num_readers = 0;
-    std::uint64_t oldest = kNone;  // the smallest epoch that a reader needs; kNone if there is no reader
+    std::uint64_t num_readers = 0;  // those by other names count as one
+    std::uint64_t oldest = kNone;   // the smallest epoch that a reader needs; kNone if there is no reader
+    Status status;                  // why the file of the readers cannot be used, though there are readers
   };
 
   // Beside the database at this path.
-  explicit ReadersFile(const std::string& database) : path_(database + kReadersEnding) {}
+  explicit ReadersFile(const std::string& database);
   ReadersFile(const ReadersFile&) = delete;
   ReadersFile& operator=(const ReadersFile&) = delete;
   ~ReadersFile();
 
-  // The readers that live and are not cut off: one call of the system if there is no file. If the file cannot
-  // be read, `oldest` is 0: there may be readers of any checkpoint.
+  // The readers that live and are not cut off: one call of the system if there is none. If not all of them can be
+  // known, `oldest` is 0: there may be readers of any checkpoint.
   Pins Look();
   // Cuts off the readers whose epochs are below `epoch`. They stay if the file cannot be written.
   void CutOffBelow(std::uint64_t epoch);
 
  private:
-  bool Open();  // returns whether there is a file; fd_ is -1 if it cannot be read
+  // Opens the file if there is one. An error if it cannot be written; if it cannot be read either, fd_ is -1.
+  Status Open();
   template <class F>
   bool ForEachReader(F&& visit);  // returns false if the file cannot be read
 
-  const std::string path_;
+  const std::string database_, path_;
+  int database_fd_;
   int fd_ = -1;
+  Status opened_;  // of the file that Open has found last
 };
 
 }  // namespace hako

@@ -44,6 +44,7 @@
 #include "hako/log/update_log.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/sync/raise_to.h"
+#include "hako/sync/sticky_status.h"
 #include "hako/tree/file/file_space.h"
 #include "hako/tree/file/free_space_map.h"
 #include "hako/tree/file/image_mover.h"
@@ -169,6 +170,9 @@ class PageStore {
     return {num_readers_.load(std::memory_order_relaxed), oldest_reader_.load(std::memory_order_relaxed),
             reader_bytes_.load(std::memory_order_relaxed)};
   }
+
+  // OK, or why the last checkpoint could not know the readers, or cannot cut them off.
+  Status readers_status() const { return readers_status_.Get(); }
 
   // Gives the next superblock this clock, if the file has a clock. Any thread may call this.
   void NoteClock(std::uint64_t latest) { sync::RaiseTo(clock_, latest); }
@@ -435,6 +439,7 @@ class PageStore {
 
   ReadersFile::Pins LookAtReaders() {
     const ReadersFile::Pins pins = readers_ != nullptr ? readers_->Look() : ReadersFile::Pins{};
+    readers_status_.Assign(pins.status);
     num_readers_.store(pins.num_readers, std::memory_order_relaxed);
     oldest_reader_.store(pins.num_readers != 0 ? pins.oldest : 0, std::memory_order_relaxed);
     return pins;
@@ -483,6 +488,7 @@ class PageStore {
   std::unique_ptr<ReadersFile> readers_;  // of a writer
   std::uint64_t readers_max_ = 0;
   std::unique_ptr<ReaderSlot> reader_;  // of a reader
+  sync::StickyStatus readers_status_;
   std::atomic<std::uint64_t> num_readers_{0}, oldest_reader_{0}, reader_bytes_{0};
   bool is_written_ = false;
   std::atomic<std::uint64_t> free_bytes_{0}, num_commits_{0}, synced_at_{0};
