@@ -18,6 +18,7 @@
 #include "hako/base/endian.h"
 #include "hako/base/hash.h"
 #include "hako/base/random_seed.h"
+#include "hako/base/wall_clock.h"
 #include "hako/file/file_lock.h"
 #include "hako/file/path.h"
 #include "hako/file/positional_io.h"
@@ -30,9 +31,9 @@ constexpr std::uint64_t kSlotsMax = 4096;
 constexpr std::uint64_t kWriterPart = std::uint64_t{1} << 62;  // of the database: see file/file_lock.h
 
 struct Slot {
-  Le<std::uint64_t> epoch, generation, check;
+  Le<std::uint64_t> epoch, generation, since, check;
   Le<std::uint64_t> cut_off;
-  std::array<std::byte, 32> reserved;
+  std::array<std::byte, 24> reserved;
 };
 static_assert(sizeof(Slot) == kSlotBytes && alignof(Slot) == 1);
 
@@ -111,9 +112,10 @@ void RemoveUnused(int fd, const std::string& path) {
 
 // ---- of a reader ----
 
-ReaderSlot::ReaderSlot(std::string path, int fd) : path_(std::move(path)), fd_(fd), generation_(RandomSeed()) {}
+ReaderSlot::ReaderSlot(std::string path, int fd, ReadersClock clock)
+    : path_(std::move(path)), fd_(fd), generation_(RandomSeed()), clock_(clock != nullptr ? clock : &SteadyMilliseconds) {}
 
-StatusOr<std::unique_ptr<ReaderSlot>> ReaderSlot::Take(const std::string& database) {
+StatusOr<std::unique_ptr<ReaderSlot>> ReaderSlot::Take(const std::string& database, ReadersClock clock) {
   const std::string of = CanonicalOf(database), path = of + kReadersEnding;
   for (;;) {
     struct stat info;
@@ -125,7 +127,7 @@ StatusOr<std::unique_ptr<ReaderSlot>> ReaderSlot::Take(const std::string& databa
       if (fd >= 0) ShareAs(info, fd);
     }
     if (fd < 0) return SystemError(errno, absl::StrCat("cannot open ", path));
-    std::unique_ptr<ReaderSlot> slot(new ReaderSlot(path, fd));
+    std::unique_ptr<ReaderSlot> slot(new ReaderSlot(path, fd, clock));
     HAKO_ASSIGN_OR_RETURN(const bool is_claimed, slot->Claim());
     if (!is_claimed) continue;
     HAKO_ASSIGN_OR_RETURN(const bool is_marked, slot->Mark(of));
@@ -172,6 +174,7 @@ Status ReaderSlot::Store(std::uint64_t epoch) const {
   Slot slot = {};
   slot.epoch = epoch;
   slot.generation = generation_;
+  slot.since = clock_();
   slot.check = CheckOf(slot);
   // The writer has its own part of the slot, which a new reader leaves: it names another generation.
   const int error = WriteFully(fd_, offset_, std::as_bytes(std::span(&slot, 1)).first(offsetof(Slot, cut_off)));
@@ -191,7 +194,8 @@ bool ReaderSlot::IsCutOff() const {
 Status ReaderSlot::Explain(Status status) const {
   if (status.ok() || absl::IsResourceExhausted(status) || !IsCutOff()) return status;
   return absl::AbortedError(
-      "the reader is cut off: the writer of the database no longer waits for this old checkpoint (reader_bytes); Refresh to read a newer "
+      "the reader is cut off: the writer of the database no longer waits for this old checkpoint (reader_bytes, reader_age); Refresh to "
+      "read a newer "
       "one");
 }
 
@@ -274,7 +278,10 @@ bool ReadersFile::ForEachReader(F&& visit) {
       Slot& slot = slots[i];
       const bool is_valid = slot.check == CheckOf(slot);
       if (is_valid && (slot.epoch == kFree || slot.cut_off == slot.generation)) continue;
-      if (!is_valid) slot.epoch = 0;
+      if (!is_valid) {
+        slot.epoch = 0;
+        slot.since = kNone;
+      }
       if (IsLocked(fd_, at + i * kSlotBytes, kSlotBytes)) visit(at + i * kSlotBytes, slot);
     }
     at += bytes;
@@ -282,7 +289,7 @@ bool ReadersFile::ForEachReader(F&& visit) {
   return true;
 }
 
-ReadersFile::Pins ReadersFile::Look() {
+ReadersFile::Pins ReadersFile::Look(std::uint64_t newest) {
   Pins pins;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // after the superblock was written
   if (database_fd_ < 0) database_fd_ = OpenDatabase(database_);
@@ -291,6 +298,7 @@ ReadersFile::Pins ReadersFile::Look() {
   const bool is_read = ForEachReader([&](std::uint64_t, const Slot& slot) {
     ++pins.num_readers;
     pins.oldest = std::min<std::uint64_t>(pins.oldest, slot.epoch);
+    if (slot.epoch < newest) pins.since = std::min<std::uint64_t>(pins.since, slot.since);
   });
   const std::uint64_t mark = fd_ >= 0 ? MarkOf(fd_) : 0;
   const auto is_marked = [&](std::uint64_t from, std::uint64_t size) { return database_fd_ < 0 || IsLocked(database_fd_, from, size); };
@@ -300,10 +308,11 @@ ReadersFile::Pins ReadersFile::Look() {
   return pins;
 }
 
-void ReadersFile::CutOffBelow(std::uint64_t epoch) {
+void ReadersFile::CutOffBelow(std::uint64_t epoch, std::uint64_t newest, std::uint64_t since) {
   if (!Open().ok()) return;
   (void)ForEachReader([&](std::uint64_t offset, const Slot& slot) {
-    if (slot.epoch >= epoch) return;
+    const bool is_too_old = slot.epoch < newest && slot.since < since;
+    if (slot.epoch >= epoch && !is_too_old) return;
     (void)WriteFully(fd_, offset + offsetof(Slot, cut_off), std::as_bytes(std::span(&slot.generation, 1)));
   });
 }

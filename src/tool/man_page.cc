@@ -102,6 +102,7 @@ std::string ManPage(const CLI::App& root) {
       " a table of rows, for 'hako table' and the commands on whole files. ", "Options may follow after a question mark, as in ",
       Plain("'db.hkh?num_records=1m,file=pos'"),
       ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, "
+      "reader_age, "
       "log_bytes, snapshot_bytes, "
       "log_archive, expiry, capacity_bytes, capacity_records, "
       "durability, "

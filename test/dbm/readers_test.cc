@@ -272,6 +272,40 @@ TYPED_TEST(ReadersTest, IsCutOffBeyondTheLimit) {
   EXPECT_EQ(old->Count(), 0u);
 }
 
+std::uint64_t test_now = 0;
+std::uint64_t TestClock() { return test_now; }
+
+TYPED_TEST(ReadersTest, IsCutOffBeyondTheAge) {
+  using Tree = typename TestFixture::Tree;
+  test_now = 1'000'000;
+  TreeOptions options = SmallTree();
+  options.clock = &TestClock;
+  options.reader_age = std::chrono::milliseconds(1'000);
+  const auto writer = this->Writer(options);
+  std::uint64_t generation = 1;
+  this->Write(*writer, generation);
+  const auto open = [&] {
+    auto reader = Tree::Open(this->path_, options, kReading);
+    EXPECT_THAT(reader, IsOk());
+    return *std::move(reader);
+  };
+  const auto hanging = open(), refreshed = open();
+  test_now += 1'000;
+  const auto later = open();
+  EXPECT_THAT(refreshed->Refresh(), IsOkAndHolds(testing::IsNull()));
+  this->Write(*writer, ++generation);
+  EXPECT_EQ(writer->GetStats().num_readers, 3u);  // at the limit
+  test_now += 1;
+  this->Write(*writer, ++generation);
+  EXPECT_EQ(writer->GetStats().num_readers, 2u);
+  for (int i = 0; i < 5; ++i) this->Write(*writer, ++generation);
+  EXPECT_THAT(hanging->Scrub().status(), StatusIs(absl::StatusCode::kAborted, HasSubstr("reader_age")));
+  EXPECT_THAT(GenerationOf(*refreshed), IsOkAndHolds(1u));
+  EXPECT_THAT(GenerationOf(*later), IsOkAndHolds(1u));
+  options.reader_age = std::chrono::milliseconds(-1);
+  EXPECT_THAT(Tree::Open(this->dir_.File("other.hkt"), options).status(), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 TYPED_TEST(ReadersTest, ACutOffReaderOfTheNewestCheckpointIsOpenedAgain) {
   const auto writer = this->Writer();
   this->Write(*writer, 1);

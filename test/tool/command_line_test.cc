@@ -128,7 +128,8 @@ const Mistake kMistakes[] = {
     {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression: missing ): (", " search"},
     {{"get", "a.hkh?num_recrods=5", "k"},
      "hako get: FILE: 'a.hkh?num_recrods=5': unknown option 'num_recrods'; the options are dbm, file, mode, wait, num_records, align_pow, "
-     "seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, log_bytes, snapshot_bytes, log_archive, expiry, "
+     "seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, reader_age, log_bytes, snapshot_bytes, log_archive, "
+     "expiry, "
      "capacity_bytes, capacity_records, "
      "durability, sync_interval, "
      "reclaim_bytes, unproven, "
@@ -140,7 +141,8 @@ const Mistake kMistakes[] = {
     {{"copy", "a.hkh"}, "hako copy: DESTINATION is required", " copy"},
     {{"merge", "a.hkh", "b.hkh?x=y"},
      "hako merge: 'b.hkh?x=y': unknown option 'x'; the options are dbm, file, mode, wait, num_records, "
-     "align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, log_bytes, snapshot_bytes, log_archive, "
+     "align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, reader_age, log_bytes, snapshot_bytes, "
+     "log_archive, "
      "expiry, capacity_bytes, "
      "capacity_records, durability, "
      "sync_interval, "

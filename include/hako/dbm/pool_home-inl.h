@@ -9,6 +9,7 @@ template <File FileT, PageCodec Codec>
 template <class Options>
 StatusOr<tree::PoolLimits> PoolHome<FileT, Codec>::LimitsOf(const Options& options) {
   if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("cache_bytes must be at least 1 MiB");
+  if (options.reader_age.count() < 0) return absl::InvalidArgumentError("reader_age is negative");
   HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
   tree::PoolLimits limits{};
   limits.memory_bytes = options.cache_bytes;
@@ -28,7 +29,7 @@ StatusOr<std::unique_ptr<D>> PoolHome<FileT, Codec>::OpenPath(const std::string&
   // other; then the next try finds them in agreement.
   static constexpr int kTries = 4;
   for (int tries = 1;; ++tries) {
-    StatusOr<std::unique_ptr<ReaderSlot>> slot = ReaderSlot::Take(path);
+    StatusOr<std::unique_ptr<ReaderSlot>> slot = ReaderSlot::Take(path, ClockOf(options));
     file_options.beside_readers = slot.ok();
     StatusOr<std::unique_ptr<D>> dbm = Home::template OpenAt<D, FileT>(path, options, file_options, checked);
     if (!slot.ok()) {

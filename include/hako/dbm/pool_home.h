@@ -144,14 +144,23 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
     HAKO_RETURN_IF_ERROR(database.CheckOpen());
     if (!reopen) return absl::FailedPreconditionError("Refresh: the database was not opened by its path with OpenMode::kReadOnly");
     HAKO_ASSIGN_OR_RETURN(std::unique_ptr<D> newer, reopen());
-    if (!newer->IsNewerThan(database) && database.store().CheckReader().ok()) newer = nullptr;
+    if (!newer->IsNewerThan(database) && database.store().CheckReader().ok()) {
+      database.store().NoteNewest();
+      newer = nullptr;
+    }
     return newer;
   }
 
+  template <class Options>
+  static ReadersClock ClockOf(const Options& options) {
+    if constexpr (requires { options.clock; }) return options.clock;
+    return nullptr;
+  }
   // Call in Open, before MakeSpace: no space is reused that readers need.
   template <class Options>
   static void WatchReaders(tree::PageStore<FileT>& store, const LogPlace<log::LogFileOf<FileT>>& log, const Options& options) {
-    if (store.file().IsWritable() && !log.database().empty()) store.WatchReaders(log.database(), options.reader_bytes);
+    if (!store.file().IsWritable() || log.database().empty()) return;
+    store.WatchReaders(log.database(), {options.reader_bytes, static_cast<std::uint64_t>(options.reader_age.count()), ClockOf(options)});
   }
 
   // Call at the end of Open: replays the log, and begins a new one. REQUIRES: the engine has its

@@ -15,7 +15,9 @@
 //   epoch       the sequence of the superblock; the reader needs this checkpoint and may need later ones.
 //               0 until the reader has read a superblock: it may need any
 //   generation  random, another one for each reader
-//   check       of the two, so that a slot that is half written counts as epoch 0
+//   since       when the reader has last known its checkpoint to be the newest, in milliseconds of SteadyMilliseconds
+//               (base/wall_clock.h), or of the clock that the options give
+//   check       of the three, so that a slot that is half written counts as epoch 0
 //   cut_off     the writer sets it to the generation of a reader that it no longer waits for
 // A reader holds a lock (an OFD lock) on its slot as long as it lives, whatever is written there. A killed
 // process loses its locks, so it pins nothing. The first bytes of the file are locked by every reader, and
@@ -34,8 +36,8 @@
 // holds if the database was renamed, or the file of the readers was removed.
 //
 // Cut off. If readers keep more space than the writer allows (TreeOptions::reader_bytes), it cuts off those of
-// the oldest checkpoints, and reuses the space. Each page has a checksum that the page above it knows, so a
-// reader never shows what the writer has put in place of a page. Its read fails, and ReaderSlot::Explain then
+// the oldest checkpoints, and those that are older than it allows (reader_age), and reuses the space. Each page has a checksum that the
+// page above it knows, so a reader never shows what the writer has put in place of a page. Its read fails, and ReaderSlot::Explain then
 // tells why.
 //
 // Readers on another machine are not supported, like writers on several machines.
@@ -56,18 +58,28 @@ namespace hako {
 // The suffix of the file: its path is the path of the database followed by this.
 inline constexpr char kReadersEnding[] = "-readers";
 
+// Milliseconds of a clock that all processes on the machine share. nullptr stands for SteadyMilliseconds.
+using ReadersClock = std::uint64_t (*)();
+
+// What a writer allows readers of older checkpoints than the newest.
+struct ReaderLimits {
+  std::uint64_t bytes = 0;  // of the file that they keep; 0 = no limit
+  std::uint64_t age = 0;    // milliseconds; 0 = no limit
+  ReadersClock clock = nullptr;
+};
+
 // The slot of a reader.
 class ReaderSlot {
  public:
   // Takes a slot beside the database at this path, which must exist, with epoch 0, and sets its mark. An error if the
   // file of the readers can be neither opened nor created there; Unavailable if it stays locked for a second.
-  static StatusOr<std::unique_ptr<ReaderSlot>> Take(const std::string& database);
+  static StatusOr<std::unique_ptr<ReaderSlot>> Take(const std::string& database, ReadersClock clock = nullptr);
   ReaderSlot(const ReaderSlot&) = delete;
   ReaderSlot& operator=(const ReaderSlot&) = delete;
   // Gives the slot back. In a forked child does nothing: the slot belongs to the parent.
   ~ReaderSlot();
 
-  // From now on only this checkpoint and later ones are needed.
+  // From now on only this checkpoint and later ones are needed. This one is the newest now.
   Status SetEpoch(std::uint64_t epoch);
   // Whether the writer no longer waits for this reader.
   bool IsCutOff() const;
@@ -77,7 +89,7 @@ class ReaderSlot {
   bool IsBeingCreated() const;
 
  private:
-  ReaderSlot(std::string path, int fd);
+  ReaderSlot(std::string path, int fd, ReadersClock clock);
   StatusOr<bool> Claim();                            // false if the file was removed meanwhile
   StatusOr<bool> Mark(const std::string& database);  // false if the database was replaced meanwhile
   Status Store(std::uint64_t epoch) const;
@@ -88,6 +100,7 @@ class ReaderSlot {
   int database_fd_ = -1;      // holds the mark
   std::uint64_t offset_ = 0;  // of the slot; 0 = none
   const std::uint64_t generation_;
+  const ReadersClock clock_;
   // A child that kept the descriptor would keep the locks when the parent dies.
   const sync::ForkCall on_fork_{this, [](void* self) { static_cast<ReaderSlot*>(self)->CloseInChild(); }};
 };
@@ -99,6 +112,7 @@ class ReadersFile {
   struct Pins {
     std::uint64_t num_readers = 0;  // those by other names count as one
     std::uint64_t oldest = kNone;   // the smallest epoch that a reader needs; kNone if there is no reader
+    std::uint64_t since = kNone;    // the earliest time in a slot of an older checkpoint than the newest; kNone if there is none
     Status status;                  // why the file of the readers cannot be used, though there are readers
   };
 
@@ -110,9 +124,11 @@ class ReadersFile {
 
   // The readers that live and are not cut off: one call of the system if there is none. If not all of them can be
   // known, `oldest` is 0: there may be readers of any checkpoint.
-  Pins Look();
-  // Cuts off the readers whose epochs are below `epoch`. They stay if the file cannot be written.
-  void CutOffBelow(std::uint64_t epoch);
+  // `newest` is the epoch of the newest checkpoint.
+  Pins Look(std::uint64_t newest = kNone);
+  // Cuts off the readers whose epochs are below `epoch`, and those below `newest` whose slots are of a time before
+  // `since`. They stay if the file cannot be written.
+  void CutOffBelow(std::uint64_t epoch, std::uint64_t newest = 0, std::uint64_t since = 0);
 
  private:
   // Opens the file if there is one. An error if it cannot be written; if it cannot be read either, fd_ is -1.

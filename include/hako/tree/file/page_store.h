@@ -134,11 +134,11 @@ class PageStore {
   // ---- readers in other processes ----
 
   // Call before the first Begin: from now on no space is reused that a reader of the database at this path
-  // needs. They keep at most max_bytes; 0 = no limit.
-  void WatchReaders(const std::string& database, std::uint64_t max_bytes) {
+  // needs, within these limits.
+  void WatchReaders(const std::string& database, const ReaderLimits& limits) {
     HAKO_DCHECK(!space_is_known_);
     readers_ = std::make_unique<ReadersFile>(database);
-    readers_max_ = max_bytes;
+    reader_limits_ = limits;
   }
   // Call after OpenAt or Open for reading: the space of this checkpoint is kept for `reader`.
   Status SetReader(std::unique_ptr<ReaderSlot> reader) {
@@ -152,6 +152,10 @@ class PageStore {
     file_.set_reader(nullptr);
     reader_ = nullptr;
     readers_ = nullptr;
+  }
+  // The reader has found no newer checkpoint.
+  void NoteNewest() const {
+    if (reader_ != nullptr) (void)reader_->SetEpoch(super_.sequence);
   }
   // Whether the file is read beside a writer.
   bool has_reader() const { return reader_ != nullptr; }
@@ -438,20 +442,22 @@ class PageStore {
   }
 
   ReadersFile::Pins LookAtReaders() {
-    const ReadersFile::Pins pins = readers_ != nullptr ? readers_->Look() : ReadersFile::Pins{};
+    const ReadersFile::Pins pins = readers_ != nullptr ? readers_->Look(super_.sequence) : ReadersFile::Pins{};
     readers_status_.Assign(pins.status);
     num_readers_.store(pins.num_readers, std::memory_order_relaxed);
     oldest_reader_.store(pins.num_readers != 0 ? pins.oldest : 0, std::memory_order_relaxed);
     return pins;
   }
-  // Returns the oldest checkpoint that a reader needs. Cuts off those that keep too much space.
+  // Returns the oldest checkpoint that a reader needs. Cuts off those that keep too much space, or are too old.
   // REQUIRES: the superblock of the last checkpoint can be read in the file (unchecked: the device does not tell)
   std::uint64_t OldestNeeded() {
     const ReadersFile::Pins pins = LookAtReaders();
     if (pins.oldest == ReadersFile::kNone) return pins.oldest;
-    const std::uint64_t least = readers_max_ != 0 ? space_.OldestWithin(readers_max_) : 0;
-    if (pins.oldest >= least) return pins.oldest;
-    readers_->CutOffBelow(least);
+    const std::uint64_t least = reader_limits_.bytes != 0 ? space_.OldestWithin(reader_limits_.bytes) : 0;
+    const std::uint64_t now = reader_limits_.clock != nullptr ? reader_limits_.clock() : SteadyMilliseconds();
+    const std::uint64_t since = reader_limits_.age != 0 ? now - std::min(now, reader_limits_.age) : 0;
+    if (pins.oldest >= least && pins.since >= since) return pins.oldest;
+    readers_->CutOffBelow(least, super_.sequence, since);
     return LookAtReaders().oldest;
   }
   void NoteReaders() { reader_bytes_.store(space_.released_bytes(), std::memory_order_relaxed); }
@@ -486,7 +492,7 @@ class PageStore {
   bool super_is_durable_ = false;
   const std::uint64_t first_sequence_;    // of the superblock that Open has read
   std::unique_ptr<ReadersFile> readers_;  // of a writer
-  std::uint64_t readers_max_ = 0;
+  ReaderLimits reader_limits_;
   std::unique_ptr<ReaderSlot> reader_;  // of a reader
   sync::StickyStatus readers_status_;
   std::atomic<std::uint64_t> num_readers_{0}, oldest_reader_{0}, reader_bytes_{0};
