@@ -1,7 +1,10 @@
 #include "hako/file/readers_file.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstddef>
 #include <span>
 #include <thread>
@@ -36,6 +40,13 @@ struct Slot {
   std::array<std::byte, 24> reserved;
 };
 static_assert(sizeof(Slot) == kSlotBytes && alignof(Slot) == 1);
+
+struct Head {
+  std::uint32_t number;  // of the byte order of the machine, because the system compares it
+  std::array<std::byte, 4> reserved;
+  Le<std::uint64_t> epoch, free_bytes, reader_bytes, lsn;
+};
+static_assert(sizeof(Head) <= kSlotBytes);
 
 // The epoch of a slot that its reader has given back.
 constexpr std::uint64_t kFree = ReadersFile::kNone;
@@ -99,6 +110,13 @@ void ShareAs(const struct stat& database, int fd) {
   const bool has_group = fstat(fd, &info) == 0 && info.st_gid == database.st_gid;
   const mode_t readable = database.st_mode & (has_group ? 0444 : 0404);
   (void)fchmod(fd, readable | readable >> 1 | 0600);
+}
+
+constexpr std::size_t kMapBytes = 4;
+// Maps the number of checkpoints. Returns nullptr if that is not possible.
+void* MapFile(int fd) {
+  void* const map = mmap(nullptr, kMapBytes, PROT_READ, MAP_SHARED, fd, 0);
+  return map != MAP_FAILED ? map : nullptr;
 }
 
 // Removes the file of the readers at this path unless a reader has it locked.
@@ -210,6 +228,30 @@ bool ReaderSlot::IsBeingCreated() const {
   return true;
 }
 
+bool ReaderSlot::IsReplaced() const { return !IsAt(database_fd_, path_.substr(0, path_.size() - (sizeof(kReadersEnding) - 1))); }
+
+Status ReaderSlot::ReadDatabase(std::uint64_t offset, std::span<std::byte> out) const {
+  const int error = ReadFully(database_fd_, offset, out);
+  return error == 0 ? absl::OkStatus() : SystemError(error, "cannot read the database");
+}
+
+std::uint32_t ReaderSlot::NumTold() const {
+  std::uint32_t number = 0;
+  return ReadFully(fd_, 0, std::as_writable_bytes(std::span(&number, 1))) == 0 ? number : 0;
+}
+
+void ReaderSlot::AwaitNews(std::uint32_t known, std::chrono::steady_clock::time_point deadline) const {
+  using std::chrono::nanoseconds;
+  static constexpr nanoseconds kMost = std::chrono::milliseconds(100);
+  const nanoseconds left = std::clamp(nanoseconds(deadline - std::chrono::steady_clock::now()), nanoseconds(0), kMost);
+  const timespec timeout{0, static_cast<long>(left.count())};
+  void* const map = MapFile(fd_);
+  const bool is_told = map != nullptr && (syscall(SYS_futex, map, FUTEX_WAIT, known, &timeout, nullptr, 0) == 0 || errno == EAGAIN ||
+                                          errno == EINTR || errno == ETIMEDOUT);
+  if (map != nullptr) munmap(map, kMapBytes);
+  if (!is_told) std::this_thread::sleep_for(std::min(left, nanoseconds(std::chrono::milliseconds(10))));
+}
+
 void ReaderSlot::CloseInChild() {
   for (int* const fd : {&fd_, &database_fd_}) {
     if (*fd >= 0) close(std::exchange(*fd, -1));
@@ -242,9 +284,29 @@ ReadersFile::ReadersFile(const std::string& database)
 ReadersFile::~ReadersFile() {
   // Killed readers leave the file.
   if (Open().ok() && fd_ >= 0) RemoveUnused(fd_, path_);
-  for (const int fd : {fd_, database_fd_}) {
-    if (fd >= 0) close(fd);
-  }
+  CloseFile();
+  if (database_fd_ >= 0) close(database_fd_);
+}
+
+void ReadersFile::CloseFile() {
+  if (map_ != nullptr) munmap(std::exchange(map_, nullptr), kMapBytes);
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+// The map is only named to the system, and not read: if another program cuts the file, a read would raise SIGBUS.
+void ReadersFile::Tell(const Figures& figures) {
+  Head head{};
+  if (fd_ < 0 || ReadFully(fd_, 0, std::as_writable_bytes(std::span(&head, 1))) != 0) return;
+  head = {head.number + 1, {}, figures.epoch, figures.free_bytes, figures.reader_bytes, figures.lsn};
+  if (WriteFully(fd_, 0, std::as_bytes(std::span(&head, 1))) != 0) return;
+  if (map_ == nullptr) map_ = MapFile(fd_);
+  if (map_ != nullptr) syscall(SYS_futex, map_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+ReadersFile::Figures ReadersFile::GetFigures() const {
+  Head head{};
+  if (fd_ < 0 || ReadFully(fd_, 0, std::as_writable_bytes(std::span(&head, 1))) != 0) return {};
+  return {head.epoch, head.free_bytes, head.reader_bytes, head.lsn};
 }
 
 Status ReadersFile::Open() {
@@ -253,7 +315,7 @@ Status ReadersFile::Open() {
   const int error = errno;
   const bool is_same = exists && fd_ >= 0 && fstat(fd_, &opened) == 0 && opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
   if (is_same) return opened_;
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
+  CloseFile();
   opened_ = absl::OkStatus();
   if (!exists && error == ENOENT) return opened_;
   fd_ = OpenFile(path_, O_RDWR);

@@ -25,6 +25,7 @@
 #include "hako/dbm/array_dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/restore.h"
 #include "hako/dbm/transaction.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/readers_file.h"
@@ -451,6 +452,34 @@ TYPED_TEST(ReadersTest, AFileThatIsBeingCreatedIsUnavailable) {
   EXPECT_THAT(open(), StatusIs(absl::StatusCode::kDataLoss));  // nobody creates it
 }
 
+TYPED_TEST(ReadersTest, WaitsForANewerCheckpoint) {
+  using std::chrono::milliseconds;
+  const auto writer = this->Writer(SmallTree(Durability::kProcess));
+  this->Write(*writer, 1);
+  auto reader = this->Reader();
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), IsOkAndHolds(false));
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(20)), IsOkAndHolds(false));
+  ASSERT_THAT(WriteGeneration(*writer, 2, this->random_), IsOk());
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), IsOkAndHolds(false));
+  ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), IsOkAndHolds(true));
+  ASSERT_THAT(Move(&reader), IsOk());
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), IsOkAndHolds(false));
+  // Each side waits for the other one.
+  for (std::uint64_t generation = 3; generation < 20; ++generation) {
+    std::thread writing([&] { this->Write(*writer, generation); });
+    EXPECT_THAT(reader->WaitForCheckpoint(std::chrono::minutes(10)), IsOkAndHolds(true));
+    writing.join();
+    ASSERT_THAT(Move(&reader), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(generation));
+  }
+  ReadersFile(this->path_).CutOffBelow(ReadersFile::kNone);
+  EXPECT_THAT(reader->WaitForCheckpoint(std::chrono::hours(1) * 1'000'000), IsOkAndHolds(true));
+  EXPECT_THAT(writer->WaitForCheckpoint(milliseconds(0)), StatusIs(absl::StatusCode::kFailedPrecondition));
+  ASSERT_THAT(reader->Close(), IsOk());
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
 // ---- processes ----
 
 TYPED_TEST(ReadersTest, AKilledReaderKeepsNothing) {
@@ -725,8 +754,10 @@ TEST(AnyReadersTest, RefreshesTreesAndArrays) {
     ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
     ASSERT_OK_AND_ASSIGN(const auto reader, AnyDBM::Open(path + more + "mode=read"));
     EXPECT_THAT(reader->Refresh(), IsOkAndHolds(testing::IsNull()));
+    EXPECT_THAT(reader->WaitForCheckpoint(std::chrono::milliseconds(0)), IsOkAndHolds(false));
     ASSERT_THAT(writer->Set("1", "b"), IsOk());
     ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+    EXPECT_THAT(reader->WaitForCheckpoint(std::chrono::milliseconds(0)), IsOkAndHolds(true));
     ASSERT_OK_AND_ASSIGN(const auto newer, reader->Refresh());
     ASSERT_NE(newer, nullptr);
     EXPECT_THAT(reader->Get("1"), IsOkAndHolds("a"));
@@ -735,6 +766,7 @@ TEST(AnyReadersTest, RefreshesTreesAndArrays) {
   }
   ASSERT_OK_AND_ASSIGN(const auto hash, AnyDBM::Open(dir.File("db.hkh")));
   EXPECT_THAT(hash->Refresh(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(hash->WaitForCheckpoint(std::chrono::milliseconds(0)), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 TEST(HashReadersTest, AreRefusedBesideAWriterAndManyReadWithoutOne) {
@@ -749,6 +781,151 @@ TEST(HashReadersTest, AreRefusedBesideAWriterAndManyReadWithoutOne) {
   ASSERT_OK_AND_ASSIGN(const auto second, HashDBM<>::Open(path, {}, kReading));
   EXPECT_THAT(second->Get("a"), IsOkAndHolds("b"));
   EXPECT_THAT(HashDBM<>::Open(path).status(), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+// ---- beside other features ----
+
+// A restored database is another file: the readers of the one that was there before show that one, and Refresh goes on to the
+// restored one.
+TEST(ReadersBesideTest, RestoredDatabaseInThePlaceOfTheirs) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db.hkt"), copy = dir.File("copy.hkt"), archive = dir.File("archive");
+  fs::create_directory(archive);
+  TreeOptions archived = SmallTree(Durability::kProcess);
+  archived.log_archive = archive;
+  Random random(1);
+  ASSERT_OK_AND_ASSIGN(auto writer, TreeDBM<>::Open(path, archived));
+  ASSERT_THAT(WriteGeneration(*writer, 1, random), IsOk());
+  ASSERT_THAT(writer->CopyTo(copy), IsOk());
+  ASSERT_THAT(WriteGeneration(*writer, 2, random), IsOk());
+  const std::uint64_t until = writer->LastLsn();
+  ASSERT_THAT(WriteGeneration(*writer, 3, random), IsOk());
+  ASSERT_THAT(writer->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto old, TreeDBM<>::Open(path, SmallTree(), kReading));
+  EXPECT_THAT(Restore<TreeDBM<>>(copy, archive, path, {.until_lsn = until}).status(), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(old->WaitForCheckpoint(std::chrono::milliseconds(0)), IsOkAndHolds(false));
+  fs::remove(path);
+  ASSERT_THAT(Restore<TreeDBM<>>(copy, archive, path, {.until_lsn = until}), IsOk());
+  EXPECT_THAT(old->WaitForCheckpoint(std::chrono::milliseconds(0)), IsOkAndHolds(true));
+  ASSERT_OK_AND_ASSIGN(const auto restored, old->Refresh());
+  ASSERT_NE(restored, nullptr);
+  EXPECT_THAT(GenerationOf(*restored), IsOkAndHolds(2u));
+  ASSERT_OK_AND_ASSIGN(writer, TreeDBM<>::Open(path, SmallTree()));
+  for (std::uint64_t generation = 4; generation < 10; ++generation) {
+    ASSERT_THAT(WriteGeneration(*writer, generation, random), IsOk());
+    ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  }
+  EXPECT_THAT(GenerationOf(*old), IsOkAndHolds(3u));
+  EXPECT_THAT(GenerationOf(*restored), IsOkAndHolds(2u));
+  ASSERT_OK_AND_ASSIGN(const auto newest, restored->Refresh());
+  ASSERT_NE(newest, nullptr);
+  EXPECT_THAT(GenerationOf(*newest), IsOkAndHolds(9u));
+}
+
+// With an archive each opening begins another log.
+TEST(ReadersBesideTest, ArchivedLog) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db.hkt");
+  fs::create_directory(dir.File("archive"));
+  TreeOptions archived = SmallTree(Durability::kProcess);
+  archived.log_archive = dir.File("archive");
+  Random random(1);
+  std::unique_ptr<TreeDBM<>> reader;
+  const auto open = [&] { return TreeDBM<>::Open(path, SmallTree(), kReading); };
+  {
+    ChildProcess child([&](ChildProcess& self) {
+      const auto db = TreeDBM<>::Open(path, archived);
+      if (!db.ok() || !WriteGeneration(**db, 1, random).ok() || !(*db)->Synchronize(SyncMode::kHard).ok()) return 1;
+      if (!WriteGeneration(**db, 2, random).ok()) return 1;
+      self.Tell();
+      for (;;) pause();
+    });
+    child.Wait();
+    ASSERT_OK_AND_ASSIGN(reader, open());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+    child.Kill();
+  }
+  ASSERT_THAT(Move(&reader), IsOk());
+  EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(2u));
+  std::uint64_t shown = 2;
+  for (std::uint64_t generation = 3; generation < 6; ++generation) {
+    ASSERT_OK_AND_ASSIGN(const auto writer, TreeDBM<>::Open(path, archived));
+    ASSERT_THAT(Move(&reader), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(shown));
+    ASSERT_THAT(WriteGeneration(*writer, generation, random), IsOk());
+    ASSERT_THAT(Move(&reader), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(shown));
+    ASSERT_THAT(writer->Close(), IsOk());
+    ASSERT_THAT(Move(&reader), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(generation));
+    shown = generation;
+  }
+}
+
+std::uint64_t reader_time = 0;
+std::uint64_t ReaderTime() { return reader_time; }
+
+// A record of the checkpoint expires for a reader when its own clock says so, whatever the writer has done since.
+TEST(ReadersBesideTest, ExpiryByTheClockOfTheReader) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db.hkt");
+  constexpr std::uint64_t kBegin = 1'700'000'000'000;
+  test_now = reader_time = kBegin;
+  TreeOptions options = SmallTree();
+  options.expiry = true;
+  options.clock = &TestClock;
+  ASSERT_OK_AND_ASSIGN(const auto writer, TreeDBM<>::Open(path, options));
+  ASSERT_THAT(writer->Set("short", "a", {.ttl = std::chrono::seconds(1)}), IsOk());
+  ASSERT_THAT(writer->Set("long", "b", {.ttl = std::chrono::hours(1)}), IsOk());
+  ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  options.clock = &ReaderTime;
+  ASSERT_OK_AND_ASSIGN(const auto reader, TreeDBM<>::Open(path, options, kReading));
+  // The writer removes what has expired, and sets it again.
+  test_now += 10'000;
+  EXPECT_THAT(writer->Get("short").status(), StatusIs(absl::StatusCode::kNotFound));
+  ASSERT_THAT(writer->Set("short", "c", {.ttl = std::chrono::hours(1)}), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(writer->Set("other", "value"), IsOk());
+    ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  }
+  EXPECT_THAT(reader->Get("short"), IsOkAndHolds("a"));
+  reader_time += 1'001;
+  EXPECT_THAT(reader->Get("short").status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(reader->Get("long"), IsOkAndHolds("b"));
+  EXPECT_THAT(reader->Verify(), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto newer, reader->Refresh());
+  ASSERT_NE(newer, nullptr);
+  EXPECT_THAT(newer->Get("short"), IsOkAndHolds("c"));
+}
+
+// Rebuild moves pages that the readers need, and cuts the file only behind all of them.
+TEST(ReadersBesideTest, Rebuild) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db.hkt");
+  Random random(1);
+  ASSERT_OK_AND_ASSIGN(const auto writer, TreeDBM<>::Open(path, SmallTree()));
+  std::vector<std::unique_ptr<TreeDBM<>>> readers;
+  const auto write = [&](std::uint64_t generation) {
+    ASSERT_THAT(WriteGeneration(*writer, generation, random), IsOk());
+    ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  };
+  for (std::uint64_t generation = 0; generation < 5; ++generation) {
+    write(generation);
+    ASSERT_OK_AND_ASSIGN(auto reader, TreeDBM<>::Open(path, SmallTree(), kReading));
+    readers.push_back(std::move(reader));
+    for (int i = 0; i < 3; ++i) write(generation);
+    ASSERT_THAT(writer->Rebuild(), IsOk());
+    for (std::uint64_t of = 0; of <= generation; ++of) {
+      EXPECT_THAT(GenerationOf(*readers[of]), IsOkAndHolds(of));
+      EXPECT_THAT(readers[of]->Verify(), IsOk());
+    }
+  }
+  const std::uint64_t beside = writer->GetStats().total_bytes;
+  readers.clear();
+  write(5);
+  ASSERT_THAT(writer->Rebuild(), IsOk());
+  EXPECT_LT(writer->GetStats().total_bytes, beside);
+  EXPECT_THAT(GenerationOf(*writer), IsOkAndHolds(5u));
 }
 
 // ---- the file ----
@@ -826,6 +1003,24 @@ class ReadersFileOf : public testing::Test {
   const TempDir dir_{TempDir::MemoryParent()};
   const std::string path_ = dir_.File("db"), readers_ = path_ + "-readers";
 };
+
+// Without a superblock to look at, only the number tells.
+TEST_F(ReadersFileOf, TellWakesThoseThatWait) {
+  ASSERT_OK_AND_ASSIGN(const auto slot, ReaderSlot::Take(path_));
+  ReadersFile file(path_);
+  ASSERT_EQ(file.Look().num_readers, 1u);
+  const std::uint32_t before = slot->NumTold();
+  EXPECT_EQ(file.GetFigures().epoch, 0u);
+  file.Tell({7, 8, 9, 10});
+  EXPECT_EQ(slot->NumTold(), before + 1);
+  EXPECT_EQ(file.GetFigures().epoch, 7u);
+  EXPECT_EQ(file.GetFigures().free_bytes, 8u);
+  EXPECT_EQ(file.GetFigures().reader_bytes, 9u);
+  EXPECT_EQ(file.GetFigures().lsn, 10u);
+  const auto far = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  slot->AwaitNews(before, far);      // returns at once
+  slot->AwaitNews(before + 1, far);  // after a moment
+}
 
 TEST_F(ReadersFileOf, SlotsBeyondTheLastAreNotRead) {
   ASSERT_OK_AND_ASSIGN(const auto slot, ReaderSlot::Take(path_));

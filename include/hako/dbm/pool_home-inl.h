@@ -51,12 +51,18 @@ StatusOr<std::unique_ptr<D>> PoolHome<FileT, Codec>::OpenPath(const std::string&
 
 template <File FileT, PageCodec Codec>
 bool PoolHome<FileT, Codec>::IsNewerThan(const PoolHome& other) const {
-  const format::TreeSuperBlock &mine = store().super(), &its = other.store().super();
-  if (mine.file_id != its.file_id || mine.secret != its.secret) return true;
-  const log::NamedLog log = LogInFile(), its_log = other.LogInFile();
-  if (log.IsNeeded() && its_log.IsNeeded() && log.id == its_log.id && ShownLsn() != other.ShownLsn()) return ShownLsn() > other.ShownLsn();
-  return mine.sequence > its.sequence;
+  return tree::PageStore<FileT>::IsNewer(store().super(), ShownLsn(), other.store().super(), other.ShownLsn());
 }
+
+template <File FileT, PageCodec Codec>
+StatusOr<bool> PoolHome<FileT, Codec>::WaitForCheckpoint(std::chrono::milliseconds timeout) const HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(this->records().CheckOpen());
+  if (!store().has_reader())
+    return absl::FailedPreconditionError("WaitForCheckpoint: the database was not opened by its path with OpenMode::kReadOnly");
+  const auto most = std::chrono::hours(24 * 365);  // so that the deadline does not overflow the clock
+  return store().AwaitNewer(ShownLsn(), std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(timeout, most));
+}
+HAKO_OR_NO_MEMORY
 
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::Begin(const LogOptions& options, std::chrono::milliseconds sync_interval, bool is_new) {

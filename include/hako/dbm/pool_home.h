@@ -79,6 +79,11 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   // that it reads do not enter the cache. Returns FailedPrecondition after a failed write or sync.
   // Only one call runs at a time; others wait.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
+  // Of a reader beside a writer (file/readers_file.h): returns true once the file has a newer checkpoint, which Refresh opens, or
+  // the reader is cut off, or another file is at its path; false if there is none within `timeout`; 0 only looks. The writer wakes those
+  // that wait. Where that is impossible, or the writer has opened the file by another name, they look ten times a second. Updates that are
+  // only in the log of a killed writer are no checkpoint. FailedPrecondition if the database is no reader.
+  StatusOr<bool> WaitForCheckpoint(std::chrono::milliseconds timeout) const;
   // Moves the clock of a copy forward to that of the original (dbm/expiry.h).
   void NoteClock(std::uint64_t latest) final { store().NoteClock(latest); }
   // num_records is current; the sizes are those of the last checkpoint. free_bytes is 0 until it is
@@ -135,8 +140,7 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   template <class D, class Options>
   static StatusOr<std::unique_ptr<D>> OpenPath(const std::string& path, const Options& options, FileOptions file_options,
                                                const Status& checked);
-  // Whether this database shows a later state than `other`, or another file. Within one log the later place counts: a
-  // writer that is replaying it makes checkpoints that have less than a reader that has read all of it.
+  // Whether this database shows a later state than `other`, or another file.
   bool IsNewerThan(const PoolHome& other) const;
   // Refresh (dbm/tree_dbm.h) of a database of class D, which `reopen` opens again; empty if it is not a reader.
   template <class D>

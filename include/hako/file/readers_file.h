@@ -19,6 +19,9 @@
 //               (base/wall_clock.h), or of the clock that the options give
 //   check       of the three, so that a slot that is half written counts as epoch 0
 //   cut_off     the writer sets it to the generation of a reader that it no longer waits for
+// The first 64 bytes begin with a number of 32 bits, in the byte order of the machine, that the writer increments after each
+// checkpoint that finds a reader. Readers that wait for a checkpoint sleep on it (a futex). Figures of that checkpoint
+// follow, for people.
 // A reader holds a lock (an OFD lock) on its slot as long as it lives, whatever is written there. A killed
 // process loses its locks, so it pins nothing. The first bytes of the file are locked by every reader, and
 // alone by one that removes the file.
@@ -45,8 +48,11 @@
 // A ReaderSlot is thread-safe, except its destructor. A ReadersFile is not.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,6 +91,15 @@ class ReaderSlot {
   bool IsCutOff() const;
   // Replaces the error of a read by Aborted if the reader is cut off.
   Status Explain(Status status) const;
+  // Whether the path of the database now names another file, or none.
+  bool IsReplaced() const;
+  // Reads bytes of the database file, as its writer has written them last.
+  Status ReadDatabase(std::uint64_t offset, std::span<std::byte> out) const;
+  // The number that the writer increments after a checkpoint; 0 if it cannot be read.
+  std::uint32_t NumTold() const;
+  // Returns once NumTold() is not `known`, or after a tenth of a second, because a writer that has opened the
+  // database by another name does not tell.
+  void AwaitNews(std::uint32_t known, std::chrono::steady_clock::time_point deadline) const;
   // Whether a writer has the database open and has not written a superblock yet.
   bool IsBeingCreated() const;
 
@@ -129,8 +144,20 @@ class ReadersFile {
   // Cuts off the readers whose epochs are below `epoch`, and those below `newest` whose slots are of a time before
   // `since`. They stay if the file cannot be written.
   void CutOffBelow(std::uint64_t epoch, std::uint64_t newest = 0, std::uint64_t since = 0);
+  // What a writer tells with a checkpoint.
+  struct Figures {
+    std::uint64_t epoch = 0;         // of the checkpoint; 0 = no writer has told any
+    std::uint64_t free_bytes = 0;    // of the file, as in Stats (dbm/dbm.h)
+    std::uint64_t reader_bytes = 0;  // as in Stats
+    std::uint64_t lsn = 0;           // the position of the checkpoint in the log; 0 = there is none
+  };
+  // Wakes the readers that wait for a checkpoint. Call after Look has found readers.
+  void Tell(const Figures& figures);
+  // The figures that were told last. Call after Look.
+  Figures GetFigures() const;
 
  private:
+  void CloseFile();
   // Opens the file if there is one. An error if it cannot be written; if it cannot be read either, fd_ is -1.
   Status Open();
   template <class F>
@@ -139,7 +166,8 @@ class ReadersFile {
   const std::string database_, path_;
   int database_fd_;
   int fd_ = -1;
-  Status opened_;  // of the file that Open has found last
+  void* map_ = nullptr;  // of the file, for Tell; it is not read
+  Status opened_;        // of the file that Open has found last
 };
 
 }  // namespace hako

@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -153,6 +154,39 @@ class PageStore {
     reader_ = nullptr;
     readers_ = nullptr;
   }
+  // Whether a state with the superblock `a`, and the updates of its log up to `a_lsn`, is later than `b`. Within one log the
+  // later place counts: a writer that is replaying it makes checkpoints that have less than a reader that has
+  // read all of it. True for another file.
+  static bool IsNewer(const Super& a, log::Lsn a_lsn, const Super& b, log::Lsn b_lsn) {
+    if (a.file_id != b.file_id || a.secret != b.secret) return true;
+    const log::NamedLog log = log::NamedLogOf(a), other = log::NamedLogOf(b);
+    if (log.IsNeeded() && other.IsNeeded() && log.id == other.id && a_lsn != b_lsn) return a_lsn > b_lsn;
+    return a.sequence > b.sequence;
+  }
+  // Of a reader that shows the updates of its log up to `lsn`: whether the file has a newer checkpoint now. The writer may be
+  // writing a superblock: then it is not there yet.
+  StatusOr<bool> HasNewer(log::Lsn lsn) const {
+    HAKO_DCHECK(reader_ != nullptr);
+    for (std::uint64_t slot = 0; slot < 2; ++slot) {
+      Super super{};
+      HAKO_RETURN_IF_ERROR(reader_->ReadDatabase(slot * storage::kSlotDistance, std::as_writable_bytes(std::span(&super, 1))));
+      const bool is_whole = super.magic == kind_.magic && super.check == format::CheckOf(super);
+      if (is_whole && IsNewer(super, super.log_lsn, super_, lsn)) return true;
+    }
+    return false;
+  }
+  // See PoolHome::WaitForCheckpoint. REQUIRES: has_reader()
+  StatusOr<bool> AwaitNewer(log::Lsn lsn, std::chrono::steady_clock::time_point deadline) const {
+    HAKO_DCHECK(reader_ != nullptr);
+    for (;;) {
+      const std::uint32_t told = reader_->NumTold();  // before the look, so that a checkpoint after it is told
+      if (reader_->IsCutOff() || reader_->IsReplaced()) return true;
+      HAKO_ASSIGN_OR_RETURN(const bool has_newer, HasNewer(lsn));
+      if (has_newer) return true;
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      reader_->AwaitNews(told, deadline);
+    }
+  }
   // The reader has found no newer checkpoint.
   void NoteNewest() const {
     if (reader_ != nullptr) (void)reader_->SetEpoch(super_.sequence);
@@ -265,6 +299,8 @@ class PageStore {
     space_.Commit(super_.sequence, [this] { return OldestNeeded(); });
     NoteReaders();
     NoteFree(file_.size(), space_.used_bytes());
+    if (const ReaderCounts readers = reader_counts(); readers.num_readers != 0)
+      readers_->Tell({super_.sequence, free_bytes(), readers.bytes, super_.log_lsn});
     return absl::OkStatus();
   }
 
