@@ -16,9 +16,9 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"create", "inspect", "get",     "set",    "remove", "rekey", "expire",     "count",
-                                            "list",   "search",  "import",  "export", "copy",   "merge", "rebuild",    "verify",
-                                            "scrub",  "salvage", "restore", "log",    "shell",  "perf",  "completion", "man"};
+const std::vector<std::string> kCommands = {"create",  "inspect", "stat",   "get",    "set",  "remove",     "rekey",   "expire", "count",
+                                            "list",    "search",  "import", "export", "copy", "merge",      "rebuild", "verify", "scrub",
+                                            "salvage", "restore", "log",    "shell",  "perf", "completion", "man"};
 
 TEST(CommandLine, HelpGoesToStdoutAndListsEveryCommand) {
   const ToolResult bare = RunTool({});
@@ -63,7 +63,7 @@ const Mistake kMistakes[] = {
     {{"ls", "a.hkh"}, "hako: unknown command 'ls'; did you mean 'list'?", ""},
     {{"put", "a.hkh", "k", "v"}, "hako: unknown command 'put'; did you mean 'set'?", ""},
     {{"scan", "a.hkh"}, "hako: unknown command 'scan'; did you mean 'list'?", ""},
-    {{"stat", "a.hkh"}, "hako: unknown command 'stat'; did you mean 'inspect'?", ""},
+    {{"info", "a.hkh"}, "hako: unknown command 'info'; did you mean 'inspect'?", ""},
     {{"set", "a.hkh", "k", "v", "--value_file", "f"}, "hako set: --value_file excludes VALUE", " set"},
     {{"help", "improt"}, "hako: unknown command 'improt'; did you mean 'import'?", ""},
     {{"--verison"}, "hako: unknown option '--verison'; did you mean '--version'?", ""},
