@@ -41,6 +41,7 @@ Status AnyOptions::CheckKinds() const {
                         {"width", width.has_value(), {kArray, kArray}},
                         {"cache_bytes", cache_bytes.has_value(), {kTree, kArray}},
                         {"reader_bytes", reader_bytes.has_value(), {kTree, kArray}},
+                        {"reader_age", reader_age.count() != 0, {kTree, kArray}},
                         {"checkpoint_bytes", checkpoint_bytes.has_value(), {kTree, kArray}},
                         {"raw", raw, {kTree, kTree}}};
   for (const Option& option : all) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kThereAre =
     "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, "
-    "reader_bytes, "
+    "reader_bytes, reader_age, "
     "log_bytes, snapshot_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
     "durability, sync_interval, reclaim_bytes, unproven, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min "
     "and "
@@ -95,6 +95,12 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
     std::int64_t milliseconds = 0;
     if (!TakeNumber(value, 1'000'000'000, &milliseconds)) return false;
     options->sync_interval = std::chrono::milliseconds(milliseconds);
+    return true;
+  }
+  if (name == "reader_age") {
+    std::int64_t milliseconds = 0;
+    if (!TakeNumber(value, 1'000'000'000'000, &milliseconds)) return false;
+    options->reader_age = std::chrono::milliseconds(milliseconds);
     return true;
   }
   if (name == "wait") {

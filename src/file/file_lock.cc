@@ -78,6 +78,7 @@ int SetLock(int fd, short type, unsigned parts) {
   range.l_whence = SEEK_SET;
   range.l_start = parts == kSecond ? kHalf : 0;
   range.l_len = parts == kFirst ? kHalf : 0;  // 0: up to the end, however long the file becomes
+  if (parts == kSecond && type != F_UNLCK) range.l_len = static_cast<off_t>(kReaderMarks) - kHalf;
   return fcntl(fd, F_OFD_SETLK, &range) == 0 ? 0 : errno;
 }
 

@@ -37,6 +37,7 @@ class Commands {
 
 void AddCreateCommand(Commands& commands);
 void AddInspectCommand(Commands& commands);
+void AddStatCommand(Commands& commands);
 void AddCountCommand(Commands& commands);
 void AddVerifyCommand(Commands& commands);
 void AddScrubCommand(Commands& commands);

@@ -79,6 +79,7 @@ constexpr Line kExamples[] = {
     {"hako table query people.hktb 'select name where age >= ?' 20", "The rows of a table that meet a condition"},
     {"hako set cache.hkh key value --ttl 5m", "A record that expires, of a database made with '?expiry=true'"},
     {"hako inspect packages.hkt --plot", "Draw the sizes of keys and values, the fill of pages and the free space"},
+    {"hako stat db.hkt --watch", "Watch a tree while another process writes it"},
     {"mdb_dump -n old.mdb | hako import new.hkh - --format dump", "Import a database of LMDB; db_dump does the same for Berkeley DB"},
     {"hako perf sequence --path perf.hkh --iter 1m --honest", "Measure the speed"}};
 
@@ -102,6 +103,7 @@ std::string ManPage(const CLI::App& root) {
       " a table of rows, for 'hako table' and the commands on whole files. ", "Options may follow after a question mark, as in ",
       Plain("'db.hkh?num_records=1m,file=pos'"),
       ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, "
+      "reader_age, "
       "log_bytes, snapshot_bytes, "
       "log_archive, expiry, capacity_bytes, capacity_records, "
       "durability, "

@@ -29,14 +29,14 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
 
 // The names that other programs have for these commands.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"add", "set"},         {"backup", "copy"},    {"cat", "get"},          {"check", "verify"},   {"cli", "shell"},
-    {"compact", "rebuild"}, {"cp", "copy"},        {"del", "remove"},       {"delete", "remove"},  {"dump", "export"},
-    {"find", "search"},     {"fsck", "verify"},    {"grep", "search"},      {"info", "inspect"},   {"init", "create"},
-    {"insert", "set"},      {"keys", "list"},      {"len", "count"},        {"load", "import"},    {"ls", "list"},
-    {"mv", "rekey"},        {"new", "create"},     {"optimize", "rebuild"}, {"put", "set"},        {"recover", "salvage"},
-    {"rename", "rekey"},    {"repair", "salvage"}, {"repl", "shell"},       {"rm", "remove"},      {"scan", "list"},
-    {"size", "count"},      {"stat", "inspect"},   {"stats", "inspect"},    {"store", "set"},      {"unset", "remove"},
-    {"update", "set"},      {"vacuum", "rebuild"}, {"bench", "perf"},       {"benchmark", "perf"}, {"quit", "exit"}};
+    {"add", "set"},         {"backup", "copy"},    {"cat", "get"},          {"check", "verify"},  {"cli", "shell"},
+    {"compact", "rebuild"}, {"cp", "copy"},        {"del", "remove"},       {"delete", "remove"}, {"dump", "export"},
+    {"find", "search"},     {"fsck", "verify"},    {"grep", "search"},      {"info", "inspect"},  {"init", "create"},
+    {"insert", "set"},      {"keys", "list"},      {"len", "count"},        {"load", "import"},   {"ls", "list"},
+    {"mv", "rekey"},        {"new", "create"},     {"optimize", "rebuild"}, {"put", "set"},       {"recover", "salvage"},
+    {"rename", "rekey"},    {"repair", "salvage"}, {"repl", "shell"},       {"rm", "remove"},     {"scan", "list"},
+    {"size", "count"},      {"stats", "inspect"},  {"store", "set"},        {"unset", "remove"},  {"update", "set"},
+    {"vacuum", "rebuild"},  {"bench", "perf"},     {"benchmark", "perf"},   {"quit", "exit"}};
 
 }  // namespace
 

@@ -69,6 +69,7 @@ int Run(std::vector<std::string> args);
 void AddCommands(Commands& commands) {
   AddCreateCommand(commands);
   AddInspectCommand(commands);
+  AddStatCommand(commands);
   AddGetCommand(commands);
   AddSetCommand(commands);
   AddRemoveCommand(commands);

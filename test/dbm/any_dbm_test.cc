@@ -94,7 +94,7 @@ TEST(AnyDBM, ParsesOptionsInNames) {
   ASSERT_OK_AND_ASSIGN(
       const AnyOptions options,
       ParseAnyOptions("dir/what?.hkh?num_records=1m,align_pow=5,file=pos,mode=read,wait=2,seed=7,reserve_bytes=4Gi,dbm=hash,"
-                      "page_size=4ki,max_bytes=1Gi,cache_bytes=64m,checkpoint_bytes=16Mi,reader_bytes=2Mi,log_bytes=32Mi,"
+                      "page_size=4ki,max_bytes=1Gi,cache_bytes=64m,checkpoint_bytes=16Mi,reader_bytes=2Mi,reader_age=3k,log_bytes=32Mi,"
                       "durability=power,sync_interval=1k,reclaim_bytes=8Mi,snapshot_bytes=3Mi"));
   EXPECT_EQ(options.path, "dir/what?.hkh");
   EXPECT_EQ(options.num_records, 1'000'000u);
@@ -110,6 +110,7 @@ TEST(AnyDBM, ParsesOptionsInNames) {
   EXPECT_EQ(options.checkpoint_bytes, std::uint64_t{16} << 20);
   EXPECT_EQ(options.snapshot_bytes, std::uint64_t{3} << 20);
   EXPECT_EQ(options.reader_bytes, std::uint64_t{2} << 20);
+  EXPECT_EQ(options.reader_age, std::chrono::seconds(3));
   EXPECT_EQ(options.log_bytes, std::uint64_t{32} << 20);
   EXPECT_EQ(options.reclaim_bytes, std::uint64_t{8} << 20);
   EXPECT_EQ(options.durability, Durability::kPower);
@@ -227,6 +228,7 @@ TEST(AnyDBM, ReportsMistakesInNames) {
       {"a.hkh?width=8", "option width requires dbm=array"},
       {"a.hkh?cache_bytes=1Gi", "option cache_bytes requires dbm=tree or array"},
       {"a.hkh?reader_bytes=1Gi", "option reader_bytes requires dbm=tree or array"},
+      {"a.hkh?reader_age=1k", "option reader_age requires dbm=tree or array"},
       {"a.hks?checkpoint_bytes=1Gi", "option checkpoint_bytes requires dbm=tree or array"},
       {"a.hkh?raw", "option raw requires dbm=tree"},
       {"a.hkh?snapshot_bytes=1", "option snapshot_bytes requires an ordered database"},

@@ -1,6 +1,8 @@
 // Trees and arrays that are read in other processes while one process writes them (file/readers_file.h).
 //
 // HAKO_KILLS=1000 has the test of killed processes kill that many.
+#include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -14,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -22,8 +25,12 @@
 #include "hako/dbm/array_dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/restore.h"
+#include "hako/dbm/transaction.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/readers_file.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/storage/superblock_slots.h"
 #include "support/child_process.h"
 #include "support/crash_child.h"
 #include "support/random.h"
@@ -35,7 +42,10 @@ namespace hako {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
+using testing::Pair;
 
 constexpr std::uint64_t kNumKeys = 600;
 constexpr std::uint64_t kTotal = 1'000'000;
@@ -155,6 +165,30 @@ TYPED_TEST(ReadersTest, AWriterCanOpenBesideReaders) {
   EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(5u));
 }
 
+// The writer overwrites the superblock of the checkpoint that a reader shows.
+TYPED_TEST(ReadersTest, ScrubFindsNoDamageBesideAWriter) {
+  const auto writer = this->Writer();
+  this->Write(*writer, 1);
+  const auto reader = this->Reader();
+  for (std::uint64_t generation = 2; generation < 7; ++generation) {
+    this->Write(*writer, generation);
+    ASSERT_OK_AND_ASSIGN(const ScrubProgress progress, reader->Scrub({.max_bytes = 64 << 20}));
+    EXPECT_TRUE(progress.is_complete);
+    EXPECT_EQ(progress.damage.size(), 0u) << generation;
+  }
+  // Damage of the newest superblock is found, as far as nobody writes.
+  ASSERT_THAT(writer->Close(), IsOk());
+  const auto newest = this->Reader();
+  ASSERT_OK_AND_ASSIGN(const ScrubProgress before, newest->Scrub({.max_bytes = 64 << 20}));
+  EXPECT_EQ(before.damage.size(), 0u);
+  std::FILE* const damaged = std::fopen(this->path_.c_str(), "r+");
+  std::fseek(damaged, static_cast<long>(newest->GetStats().epoch % 2 * 4096 + 100), SEEK_SET);
+  std::fputs("damage", damaged);
+  std::fclose(damaged);
+  ASSERT_OK_AND_ASSIGN(const ScrubProgress after, newest->Scrub({.max_bytes = 64 << 20}));
+  EXPECT_EQ(after.damage.size(), 1u);
+}
+
 // A reader does not keep pages in its cache: its records are read from the file after the writer has replaced them.
 TYPED_TEST(ReadersTest, ClearRebuildAndRemovalsLeaveACheckpoint) {
   const auto writer = this->Writer();
@@ -225,10 +259,85 @@ TYPED_TEST(ReadersTest, IsCutOffBeyondTheLimit) {
   EXPECT_THAT(old->Scrub().status(), StatusIs(absl::StatusCode::kAborted));
   // The writer may cut the file under it.
   ASSERT_THAT(writer->Clear(), IsOk());
+  ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  ASSERT_THAT(writer->Rebuild(), IsOk());
   ASSERT_THAT(writer->Close(), IsOk());
   EXPECT_THAT(old->Get(KeyOf(200)).status(), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(old->CopyTo(this->dir_.File("copy.hkt")), StatusIs(absl::StatusCode::kAborted, HasSubstr("cut off")));
+  EXPECT_THAT(old->Verify(), StatusIs(absl::StatusCode::kAborted, HasSubstr("cut off")));
+  EXPECT_THAT(old->Scrub().status(), StatusIs(absl::StatusCode::kAborted, HasSubstr("cut off")));
+  for (const auto& [name, text] : old->Inspect()) {
+    if (name == "damage") EXPECT_THAT(text, HasSubstr("cut off"));
+  }
   ASSERT_THAT(Move(&old), IsOk());
   EXPECT_EQ(old->Count(), 0u);
+}
+
+std::uint64_t test_now = 0;
+std::uint64_t TestClock() { return test_now; }
+
+TYPED_TEST(ReadersTest, IsCutOffBeyondTheAge) {
+  using Tree = typename TestFixture::Tree;
+  test_now = 1'000'000;
+  TreeOptions options = SmallTree();
+  options.clock = &TestClock;
+  options.reader_age = std::chrono::milliseconds(1'000);
+  const auto writer = this->Writer(options);
+  std::uint64_t generation = 1;
+  this->Write(*writer, generation);
+  const auto open = [&] {
+    auto reader = Tree::Open(this->path_, options, kReading);
+    EXPECT_THAT(reader, IsOk());
+    return *std::move(reader);
+  };
+  const auto hanging = open(), refreshed = open();
+  test_now += 1'000;
+  const auto later = open();
+  EXPECT_THAT(refreshed->Refresh(), IsOkAndHolds(testing::IsNull()));
+  this->Write(*writer, ++generation);
+  EXPECT_EQ(writer->GetStats().num_readers, 3u);  // at the limit
+  test_now += 1;
+  this->Write(*writer, ++generation);
+  EXPECT_EQ(writer->GetStats().num_readers, 2u);
+  for (int i = 0; i < 5; ++i) this->Write(*writer, ++generation);
+  EXPECT_THAT(hanging->Scrub().status(), StatusIs(absl::StatusCode::kAborted, HasSubstr("reader_age")));
+  EXPECT_THAT(GenerationOf(*refreshed), IsOkAndHolds(1u));
+  EXPECT_THAT(GenerationOf(*later), IsOkAndHolds(1u));
+  options.reader_age = std::chrono::milliseconds(-1);
+  EXPECT_THAT(Tree::Open(this->dir_.File("other.hkt"), options).status(), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TYPED_TEST(ReadersTest, ACutOffReaderOfTheNewestCheckpointIsOpenedAgain) {
+  const auto writer = this->Writer();
+  this->Write(*writer, 1);
+  const auto reader = this->Reader();
+  EXPECT_THAT(reader->Refresh(), IsOkAndHolds(testing::IsNull()));
+  ReadersFile(this->path_).CutOffBelow(ReadersFile::kNone);
+  ASSERT_OK_AND_ASSIGN(const auto newer, reader->Refresh());
+  ASSERT_NE(newer, nullptr);
+  EXPECT_THAT(newer->Refresh(), IsOkAndHolds(testing::IsNull()));
+  this->Write(*writer, 2);
+  this->Write(*writer, 3);
+  EXPECT_THAT(GenerationOf(*newer), IsOkAndHolds(1u));
+}
+
+// It is no conflict, so no transaction is tried again.
+TYPED_TEST(ReadersTest, ATransactionOverACutOffReaderIsNotTriedAgain) {
+  TreeOptions options = SmallTree();
+  options.reader_bytes = 1 << 16;
+  const auto writer = this->Writer(options);
+  this->Write(*writer, 1);
+  const auto reader = this->Reader();
+  int num_tries = 0;
+  Transaction transaction(*reader);
+  const Status retried = transaction.Retry(10, [&]() -> Status {
+    if (++num_tries != 1) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(transaction.Get(KeyOf(100)).status());  // a long value, which is not cached
+    for (std::uint64_t i = 0; i < 10; ++i) this->Write(*writer, i);
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(retried, StatusIs(absl::StatusCode::kAborted, HasSubstr("cut off")));
+  EXPECT_EQ(num_tries, 1);
 }
 
 TYPED_TEST(ReadersTest, TruncationAndReplacementAreRefused) {
@@ -270,14 +379,105 @@ TYPED_TEST(ReadersTest, WithoutItsFileReadersAndWritersExcludeEachOther) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("-readers")));
 }
 
-// If the file of the readers is lost, the writer finds no readers: their reads fail, or show the old checkpoint.
-TYPED_TEST(ReadersTest, ALostFileCutsReadersOff) {
-  const auto writer = this->Writer();
+// If the file of the readers is lost, the writer reuses nothing, because it does not know what they need.
+TYPED_TEST(ReadersTest, ALostFileKeepsReaders) {
+  TreeOptions options = SmallTree();
+  options.reader_bytes = 1 << 16;
+  const auto writer = this->Writer(options);
   this->Write(*writer, 1);
-  const auto reader = this->Reader();
-  fs::remove(this->readers_);
-  for (std::uint64_t i = 2; i < 8; ++i) this->Write(*writer, i);
-  EXPECT_THAT(GenerationOf(*reader), StatusIs(absl::StatusCode::kAborted));
+  {
+    const auto reader = this->Reader();
+    fs::rename(this->readers_, this->readers_ + "x");
+    for (std::uint64_t i = 2; i < 8; ++i) this->Write(*writer, i);
+    fs::create_symlink(this->readers_ + "x", this->readers_);  // which the writer does not follow
+    for (std::uint64_t i = 2; i < 8; ++i) this->Write(*writer, i);
+    EXPECT_THAT(writer->Inspect(), Contains(Pair("readers", HasSubstr("cannot open"))));
+    EXPECT_EQ(writer->GetStats().oldest_reader, 0u);
+    fs::remove(this->readers_);
+    fs::rename(this->readers_ + "x", this->readers_);
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+    EXPECT_THAT(reader->Verify(), IsOk());
+  }
+  for (std::uint64_t i = 2; i < 4; ++i) this->Write(*writer, i);
+  EXPECT_THAT(writer->Inspect(), Not(Contains(Pair("readers", testing::_))));
+  EXPECT_EQ(writer->GetStats().reader_bytes, 0u);
+}
+
+// The writer knows a reader by whichever name it has opened the file. Only under the writer's own name is it counted.
+TYPED_TEST(ReadersTest, AnotherHardLinkIsProtected) {
+  const std::string other = this->dir_.File("other.hkt");
+  {
+    const auto writer = this->Writer();
+    this->Write(*writer, 1);
+    fs::create_hard_link(this->path_, other);
+    const auto reader = TestFixture::Tree::Open(other, SmallTree(), kReading);
+    ASSERT_THAT(reader, IsOk());
+    auto present = this->Reader();
+    for (std::uint64_t i = 2; i < 8; ++i) {
+      this->Write(*writer, i);
+      ASSERT_THAT(Move(&present), IsOk());
+    }
+    EXPECT_EQ(writer->GetStats().num_readers, 2u);
+    EXPECT_EQ(writer->GetStats().oldest_reader, 0u);
+    ASSERT_THAT(writer->Rebuild(), IsOk());
+    ASSERT_THAT(writer->Close(), IsOk());
+    const auto next = this->Writer();
+    for (std::uint64_t i = 8; i < 12; ++i) this->Write(*next, i);
+    EXPECT_THAT(GenerationOf(**reader), IsOkAndHolds(1u));
+    EXPECT_THAT((*reader)->CopyTo(this->dir_.File("copy.hkt")), IsOk());
+    const auto copy = TestFixture::Tree::Open(this->dir_.File("copy.hkt"), SmallTree());
+    ASSERT_THAT(copy, IsOk());
+    EXPECT_THAT(GenerationOf(**copy), IsOkAndHolds(1u));
+  }
+  const auto writer = this->Writer();
+  for (std::uint64_t i = 12; i < 15; ++i) this->Write(*writer, i);
+  EXPECT_EQ(writer->GetStats().num_readers, 0u);
+  EXPECT_EQ(writer->GetStats().reader_bytes, 0u);
+  EXPECT_FALSE(fs::exists(other + "-readers"));
+}
+
+// What this process writes to a file that another one is creating.
+TYPED_TEST(ReadersTest, AFileThatIsBeingCreatedIsUnavailable) {
+  const auto open = [&] { return TestFixture::Tree::Open(this->path_, SmallTree(), kReading).status(); };
+  auto file = TypeParam::Open(this->path_, {.beside_readers = true});
+  ASSERT_THAT(file, IsOk());
+  EXPECT_THAT(open(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("being created")));
+  ASSERT_THAT(file->Resize(8192), IsOk());
+  EXPECT_THAT(open(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("being created")));
+  const std::string text = "this is not a database";
+  ASSERT_THAT(file->WriteAt(0, std::as_bytes(std::span(text))), IsOk());
+  EXPECT_THAT(open(), StatusIs(absl::StatusCode::kInvalidArgument));
+  ASSERT_THAT(file->Resize(0), IsOk());
+  ASSERT_THAT(file->Close(), IsOk());
+  EXPECT_THAT(open(), StatusIs(absl::StatusCode::kDataLoss));  // nobody creates it
+}
+
+TYPED_TEST(ReadersTest, WaitsForANewerCheckpoint) {
+  using std::chrono::milliseconds;
+  const auto writer = this->Writer(SmallTree(Durability::kProcess));
+  this->Write(*writer, 1);
+  auto reader = this->Reader();
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), IsOkAndHolds(false));
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(20)), IsOkAndHolds(false));
+  ASSERT_THAT(WriteGeneration(*writer, 2, this->random_), IsOk());
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), IsOkAndHolds(false));
+  ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), IsOkAndHolds(true));
+  ASSERT_THAT(Move(&reader), IsOk());
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), IsOkAndHolds(false));
+  // Each side waits for the other one.
+  for (std::uint64_t generation = 3; generation < 20; ++generation) {
+    std::thread writing([&] { this->Write(*writer, generation); });
+    EXPECT_THAT(reader->WaitForCheckpoint(std::chrono::minutes(10)), IsOkAndHolds(true));
+    writing.join();
+    ASSERT_THAT(Move(&reader), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(generation));
+  }
+  ReadersFile(this->path_).CutOffBelow(ReadersFile::kNone);
+  EXPECT_THAT(reader->WaitForCheckpoint(std::chrono::hours(1) * 1'000'000), IsOkAndHolds(true));
+  EXPECT_THAT(writer->WaitForCheckpoint(milliseconds(0)), StatusIs(absl::StatusCode::kFailedPrecondition));
+  ASSERT_THAT(reader->Close(), IsOk());
+  EXPECT_THAT(reader->WaitForCheckpoint(milliseconds(0)), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 // ---- processes ----
@@ -336,6 +536,43 @@ TYPED_TEST(ReadersTest, AKilledWritersLogIsReadOnceItIsDead) {
   this->Write(*writer, 3);
   ASSERT_THAT(Move(&reader), IsOk());
   EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(3u));
+}
+
+// The next writer makes a checkpoint in the middle of its replay: a reader that has read the whole log does not
+// go back to that.
+TYPED_TEST(ReadersTest, RefreshDoesNotGoBackToAnEarlierPlaceInTheLog) {
+  using Tree = typename TestFixture::Tree;
+  const TreeOptions logged = SmallTree(Durability::kProcess);
+  const std::string path = this->dir_.File("killed.hkt");
+  {
+    const auto writer = this->Writer(logged);
+    this->Write(*writer, 1);
+    ASSERT_THAT(WriteGeneration(*writer, 2, this->random_), IsOk());
+    fs::copy_file(this->path_, path);  // as if the writer were killed now
+    fs::copy_file(this->path_ + "-log", path + "-log");
+  }
+  auto reader = Tree::Open(path, logged, kReading);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_THAT(GenerationOf(**reader), IsOkAndHolds(2u));
+  // The checkpoint has none of the updates.
+  std::FILE* const file = std::fopen(path.c_str(), "r+");
+  format::TreeSuperBlock super{};
+  std::fseek(file, static_cast<long>((*reader)->GetStats().epoch % 2 * storage::kSlotDistance), SEEK_SET);
+  ASSERT_EQ(std::fread(&super, sizeof(super), 1, file), 1u);
+  super.sequence = super.sequence + 1;
+  super.check = format::CheckOf(super);
+  std::fseek(file, static_cast<long>(super.sequence % 2 * storage::kSlotDistance), SEEK_SET);
+  ASSERT_EQ(std::fwrite(&super, sizeof(super), 1, file), 1u);
+  std::fclose(file);
+  {
+    const auto in_use = TypeParam::Open(path + "-log", {.mode = OpenMode::kReadWrite});
+    ASSERT_THAT(in_use, IsOk());
+    EXPECT_THAT((*reader)->Refresh(), IsOkAndHolds(testing::IsNull()));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto newer, (*reader)->Refresh());
+  ASSERT_NE(newer, nullptr);
+  EXPECT_THAT(GenerationOf(*newer), IsOkAndHolds(2u));
+  EXPECT_THAT(newer->Refresh(), IsOkAndHolds(testing::IsNull()));
 }
 
 // A process that reads: each scan has one generation, and no Refresh goes back.
@@ -517,8 +754,10 @@ TEST(AnyReadersTest, RefreshesTreesAndArrays) {
     ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
     ASSERT_OK_AND_ASSIGN(const auto reader, AnyDBM::Open(path + more + "mode=read"));
     EXPECT_THAT(reader->Refresh(), IsOkAndHolds(testing::IsNull()));
+    EXPECT_THAT(reader->WaitForCheckpoint(std::chrono::milliseconds(0)), IsOkAndHolds(false));
     ASSERT_THAT(writer->Set("1", "b"), IsOk());
     ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+    EXPECT_THAT(reader->WaitForCheckpoint(std::chrono::milliseconds(0)), IsOkAndHolds(true));
     ASSERT_OK_AND_ASSIGN(const auto newer, reader->Refresh());
     ASSERT_NE(newer, nullptr);
     EXPECT_THAT(reader->Get("1"), IsOkAndHolds("a"));
@@ -527,6 +766,7 @@ TEST(AnyReadersTest, RefreshesTreesAndArrays) {
   }
   ASSERT_OK_AND_ASSIGN(const auto hash, AnyDBM::Open(dir.File("db.hkh")));
   EXPECT_THAT(hash->Refresh(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(hash->WaitForCheckpoint(std::chrono::milliseconds(0)), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 TEST(HashReadersTest, AreRefusedBesideAWriterAndManyReadWithoutOne) {
@@ -541,6 +781,151 @@ TEST(HashReadersTest, AreRefusedBesideAWriterAndManyReadWithoutOne) {
   ASSERT_OK_AND_ASSIGN(const auto second, HashDBM<>::Open(path, {}, kReading));
   EXPECT_THAT(second->Get("a"), IsOkAndHolds("b"));
   EXPECT_THAT(HashDBM<>::Open(path).status(), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+// ---- beside other features ----
+
+// A restored database is another file: the readers of the one that was there before show that one, and Refresh goes on to the
+// restored one.
+TEST(ReadersBesideTest, RestoredDatabaseInThePlaceOfTheirs) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db.hkt"), copy = dir.File("copy.hkt"), archive = dir.File("archive");
+  fs::create_directory(archive);
+  TreeOptions archived = SmallTree(Durability::kProcess);
+  archived.log_archive = archive;
+  Random random(1);
+  ASSERT_OK_AND_ASSIGN(auto writer, TreeDBM<>::Open(path, archived));
+  ASSERT_THAT(WriteGeneration(*writer, 1, random), IsOk());
+  ASSERT_THAT(writer->CopyTo(copy), IsOk());
+  ASSERT_THAT(WriteGeneration(*writer, 2, random), IsOk());
+  const std::uint64_t until = writer->LastLsn();
+  ASSERT_THAT(WriteGeneration(*writer, 3, random), IsOk());
+  ASSERT_THAT(writer->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto old, TreeDBM<>::Open(path, SmallTree(), kReading));
+  EXPECT_THAT(Restore<TreeDBM<>>(copy, archive, path, {.until_lsn = until}).status(), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(old->WaitForCheckpoint(std::chrono::milliseconds(0)), IsOkAndHolds(false));
+  fs::remove(path);
+  ASSERT_THAT(Restore<TreeDBM<>>(copy, archive, path, {.until_lsn = until}), IsOk());
+  EXPECT_THAT(old->WaitForCheckpoint(std::chrono::milliseconds(0)), IsOkAndHolds(true));
+  ASSERT_OK_AND_ASSIGN(const auto restored, old->Refresh());
+  ASSERT_NE(restored, nullptr);
+  EXPECT_THAT(GenerationOf(*restored), IsOkAndHolds(2u));
+  ASSERT_OK_AND_ASSIGN(writer, TreeDBM<>::Open(path, SmallTree()));
+  for (std::uint64_t generation = 4; generation < 10; ++generation) {
+    ASSERT_THAT(WriteGeneration(*writer, generation, random), IsOk());
+    ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  }
+  EXPECT_THAT(GenerationOf(*old), IsOkAndHolds(3u));
+  EXPECT_THAT(GenerationOf(*restored), IsOkAndHolds(2u));
+  ASSERT_OK_AND_ASSIGN(const auto newest, restored->Refresh());
+  ASSERT_NE(newest, nullptr);
+  EXPECT_THAT(GenerationOf(*newest), IsOkAndHolds(9u));
+}
+
+// With an archive each opening begins another log.
+TEST(ReadersBesideTest, ArchivedLog) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db.hkt");
+  fs::create_directory(dir.File("archive"));
+  TreeOptions archived = SmallTree(Durability::kProcess);
+  archived.log_archive = dir.File("archive");
+  Random random(1);
+  std::unique_ptr<TreeDBM<>> reader;
+  const auto open = [&] { return TreeDBM<>::Open(path, SmallTree(), kReading); };
+  {
+    ChildProcess child([&](ChildProcess& self) {
+      const auto db = TreeDBM<>::Open(path, archived);
+      if (!db.ok() || !WriteGeneration(**db, 1, random).ok() || !(*db)->Synchronize(SyncMode::kHard).ok()) return 1;
+      if (!WriteGeneration(**db, 2, random).ok()) return 1;
+      self.Tell();
+      for (;;) pause();
+    });
+    child.Wait();
+    ASSERT_OK_AND_ASSIGN(reader, open());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(1u));
+    child.Kill();
+  }
+  ASSERT_THAT(Move(&reader), IsOk());
+  EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(2u));
+  std::uint64_t shown = 2;
+  for (std::uint64_t generation = 3; generation < 6; ++generation) {
+    ASSERT_OK_AND_ASSIGN(const auto writer, TreeDBM<>::Open(path, archived));
+    ASSERT_THAT(Move(&reader), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(shown));
+    ASSERT_THAT(WriteGeneration(*writer, generation, random), IsOk());
+    ASSERT_THAT(Move(&reader), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(shown));
+    ASSERT_THAT(writer->Close(), IsOk());
+    ASSERT_THAT(Move(&reader), IsOk());
+    EXPECT_THAT(GenerationOf(*reader), IsOkAndHolds(generation));
+    shown = generation;
+  }
+}
+
+std::uint64_t reader_time = 0;
+std::uint64_t ReaderTime() { return reader_time; }
+
+// A record of the checkpoint expires for a reader when its own clock says so, whatever the writer has done since.
+TEST(ReadersBesideTest, ExpiryByTheClockOfTheReader) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db.hkt");
+  constexpr std::uint64_t kBegin = 1'700'000'000'000;
+  test_now = reader_time = kBegin;
+  TreeOptions options = SmallTree();
+  options.expiry = true;
+  options.clock = &TestClock;
+  ASSERT_OK_AND_ASSIGN(const auto writer, TreeDBM<>::Open(path, options));
+  ASSERT_THAT(writer->Set("short", "a", {.ttl = std::chrono::seconds(1)}), IsOk());
+  ASSERT_THAT(writer->Set("long", "b", {.ttl = std::chrono::hours(1)}), IsOk());
+  ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  options.clock = &ReaderTime;
+  ASSERT_OK_AND_ASSIGN(const auto reader, TreeDBM<>::Open(path, options, kReading));
+  // The writer removes what has expired, and sets it again.
+  test_now += 10'000;
+  EXPECT_THAT(writer->Get("short").status(), StatusIs(absl::StatusCode::kNotFound));
+  ASSERT_THAT(writer->Set("short", "c", {.ttl = std::chrono::hours(1)}), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(writer->Set("other", "value"), IsOk());
+    ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  }
+  EXPECT_THAT(reader->Get("short"), IsOkAndHolds("a"));
+  reader_time += 1'001;
+  EXPECT_THAT(reader->Get("short").status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(reader->Get("long"), IsOkAndHolds("b"));
+  EXPECT_THAT(reader->Verify(), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto newer, reader->Refresh());
+  ASSERT_NE(newer, nullptr);
+  EXPECT_THAT(newer->Get("short"), IsOkAndHolds("c"));
+}
+
+// Rebuild moves pages that the readers need, and cuts the file only behind all of them.
+TEST(ReadersBesideTest, Rebuild) {
+  const TempDir dir{TempDir::MemoryParent()};
+  const std::string path = dir.File("db.hkt");
+  Random random(1);
+  ASSERT_OK_AND_ASSIGN(const auto writer, TreeDBM<>::Open(path, SmallTree()));
+  std::vector<std::unique_ptr<TreeDBM<>>> readers;
+  const auto write = [&](std::uint64_t generation) {
+    ASSERT_THAT(WriteGeneration(*writer, generation, random), IsOk());
+    ASSERT_THAT(writer->Synchronize(SyncMode::kHard), IsOk());
+  };
+  for (std::uint64_t generation = 0; generation < 5; ++generation) {
+    write(generation);
+    ASSERT_OK_AND_ASSIGN(auto reader, TreeDBM<>::Open(path, SmallTree(), kReading));
+    readers.push_back(std::move(reader));
+    for (int i = 0; i < 3; ++i) write(generation);
+    ASSERT_THAT(writer->Rebuild(), IsOk());
+    for (std::uint64_t of = 0; of <= generation; ++of) {
+      EXPECT_THAT(GenerationOf(*readers[of]), IsOkAndHolds(of));
+      EXPECT_THAT(readers[of]->Verify(), IsOk());
+    }
+  }
+  const std::uint64_t beside = writer->GetStats().total_bytes;
+  readers.clear();
+  write(5);
+  ASSERT_THAT(writer->Rebuild(), IsOk());
+  EXPECT_LT(writer->GetStats().total_bytes, beside);
+  EXPECT_THAT(GenerationOf(*writer), IsOkAndHolds(5u));
 }
 
 // ---- the file ----
@@ -600,6 +985,115 @@ TEST(ReadersFileTest, WhoMayReadTheDatabaseMayWriteIt) {
   }
   EXPECT_THAT(ReaderSlot::Take(dir.File("absent")).status(), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_FALSE(fs::exists(dir.File("absent-readers")));
+}
+
+// Locks the bytes of the open file; returns whether that was possible.
+bool LockBytes(int fd, short type, off_t from, off_t size) {
+  struct flock range = {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = from;
+  range.l_len = size;
+  return fcntl(fd, F_OFD_SETLK, &range) == 0;
+}
+
+class ReadersFileOf : public testing::Test {
+ protected:
+  ReadersFileOf() { std::fclose(std::fopen(path_.c_str(), "w")); }
+  const TempDir dir_{TempDir::MemoryParent()};
+  const std::string path_ = dir_.File("db"), readers_ = path_ + "-readers";
+};
+
+// Without a superblock to look at, only the number tells.
+TEST_F(ReadersFileOf, TellWakesThoseThatWait) {
+  ASSERT_OK_AND_ASSIGN(const auto slot, ReaderSlot::Take(path_));
+  ReadersFile file(path_);
+  ASSERT_EQ(file.Look().num_readers, 1u);
+  const std::uint32_t before = slot->NumTold();
+  EXPECT_EQ(file.GetFigures().epoch, 0u);
+  file.Tell({7, 8, 9, 10});
+  EXPECT_EQ(slot->NumTold(), before + 1);
+  EXPECT_EQ(file.GetFigures().epoch, 7u);
+  EXPECT_EQ(file.GetFigures().free_bytes, 8u);
+  EXPECT_EQ(file.GetFigures().reader_bytes, 9u);
+  EXPECT_EQ(file.GetFigures().lsn, 10u);
+  const auto far = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  slot->AwaitNews(before, far);      // returns at once
+  slot->AwaitNews(before + 1, far);  // after a moment
+}
+
+TEST_F(ReadersFileOf, SlotsBeyondTheLastAreNotRead) {
+  ASSERT_OK_AND_ASSIGN(const auto slot, ReaderSlot::Take(path_));
+  ASSERT_THAT(slot->SetEpoch(5), IsOk());
+  const int fd = open(readers_.c_str(), O_RDWR);
+  ASSERT_TRUE(LockBytes(fd, F_WRLCK, 64 * 4097, 64));
+  ASSERT_EQ(ftruncate(fd, off_t{1} << 40), 0);
+  ReadersFile file(path_);
+  EXPECT_EQ(file.Look().num_readers, 1u);
+  EXPECT_EQ(file.Look().oldest, 5u);
+  close(fd);
+}
+
+TEST_F(ReadersFileOf, AForkedChildKeepsNoLockOfTheWriter) {
+  auto file = std::make_unique<ReadersFile>(path_);
+  auto slot = *ReaderSlot::Take(path_);
+  const int fd = open(readers_.c_str(), O_RDWR);
+  EXPECT_EQ(file->Look().num_readers, 1u);
+  ChildProcess child([](ChildProcess& self) {
+    self.Tell();
+    for (;;) pause();
+    return 0;
+  });
+  child.Wait();
+  // The reader was killed.
+  fs::rename(readers_, readers_ + "x");
+  slot = nullptr;
+  fs::rename(readers_ + "x", readers_);
+  file = nullptr;
+  EXPECT_FALSE(fs::exists(readers_));
+  EXPECT_TRUE(LockBytes(fd, F_RDLCK, 0, 64));
+  close(fd);
+}
+
+TEST_F(ReadersFileOf, AFileThatStaysLockedIsUnavailable) {
+  const int fd = open(readers_.c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_TRUE(LockBytes(fd, F_WRLCK, 0, 64));
+  EXPECT_THAT(ReaderSlot::Take(path_).status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("locked")));
+  close(fd);
+  EXPECT_THAT(ReaderSlot::Take(path_).status(), IsOk());
+}
+
+TEST_F(ReadersFileOf, ReadersThatCloseAtOnceLeaveNoFile) {
+  for (int round = 0; round < 300; ++round) {
+    auto first = *ReaderSlot::Take(path_), second = *ReaderSlot::Take(path_);
+    std::thread other([&] { first = nullptr; });
+    second = nullptr;
+    other.join();
+    ASSERT_FALSE(fs::exists(readers_)) << round;
+  }
+}
+
+TEST_F(ReadersFileOf, HasTheGroupOfTheDatabase) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may change owners";
+  ASSERT_EQ(chmod(dir_.path().c_str(), 0777), 0);
+  ASSERT_EQ(chown(path_.c_str(), 1001, 2000), 0);
+  ASSERT_EQ(chmod(path_.c_str(), 0640), 0);
+  ChildProcess member([&](ChildProcess& self) {
+    const gid_t group = 2000;
+    if (setgroups(1, &group) != 0 || setgid(1002) != 0 || setuid(1002) != 0) return 1;
+    const auto slot = ReaderSlot::Take(path_);
+    if (!slot.ok()) return 2;
+    self.Tell();
+    self.Wait();
+    return 0;
+  });
+  member.Wait();
+  struct stat info = {};
+  EXPECT_EQ(stat(readers_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_gid, 2000u);
+  EXPECT_EQ(info.st_mode & 07777, 0660u);
+  member.Tell();
+  EXPECT_EQ(member.Result(), 0);
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"create", "inspect", "get",     "set",    "remove", "rekey", "expire",     "count",
-                                            "list",   "search",  "import",  "export", "copy",   "merge", "rebuild",    "verify",
-                                            "scrub",  "salvage", "restore", "log",    "shell",  "perf",  "completion", "man"};
+const std::vector<std::string> kCommands = {"create",  "inspect", "stat",   "get",    "set",  "remove",     "rekey",   "expire", "count",
+                                            "list",    "search",  "import", "export", "copy", "merge",      "rebuild", "verify", "scrub",
+                                            "salvage", "restore", "log",    "shell",  "perf", "completion", "man"};
 
 TEST(CommandLine, HelpGoesToStdoutAndListsEveryCommand) {
   const ToolResult bare = RunTool({});
@@ -63,7 +63,7 @@ const Mistake kMistakes[] = {
     {{"ls", "a.hkh"}, "hako: unknown command 'ls'; did you mean 'list'?", ""},
     {{"put", "a.hkh", "k", "v"}, "hako: unknown command 'put'; did you mean 'set'?", ""},
     {{"scan", "a.hkh"}, "hako: unknown command 'scan'; did you mean 'list'?", ""},
-    {{"stat", "a.hkh"}, "hako: unknown command 'stat'; did you mean 'inspect'?", ""},
+    {{"info", "a.hkh"}, "hako: unknown command 'info'; did you mean 'inspect'?", ""},
     {{"set", "a.hkh", "k", "v", "--value_file", "f"}, "hako set: --value_file excludes VALUE", " set"},
     {{"help", "improt"}, "hako: unknown command 'improt'; did you mean 'import'?", ""},
     {{"--verison"}, "hako: unknown option '--verison'; did you mean '--version'?", ""},
@@ -128,7 +128,8 @@ const Mistake kMistakes[] = {
     {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression: missing ): (", " search"},
     {{"get", "a.hkh?num_recrods=5", "k"},
      "hako get: FILE: 'a.hkh?num_recrods=5': unknown option 'num_recrods'; the options are dbm, file, mode, wait, num_records, align_pow, "
-     "seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, log_bytes, snapshot_bytes, log_archive, expiry, "
+     "seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, reader_age, log_bytes, snapshot_bytes, log_archive, "
+     "expiry, "
      "capacity_bytes, capacity_records, "
      "durability, sync_interval, "
      "reclaim_bytes, unproven, "
@@ -140,7 +141,8 @@ const Mistake kMistakes[] = {
     {{"copy", "a.hkh"}, "hako copy: DESTINATION is required", " copy"},
     {{"merge", "a.hkh", "b.hkh?x=y"},
      "hako merge: 'b.hkh?x=y': unknown option 'x'; the options are dbm, file, mode, wait, num_records, "
-     "align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, log_bytes, snapshot_bytes, log_archive, "
+     "align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, reader_bytes, reader_age, log_bytes, snapshot_bytes, "
+     "log_archive, "
      "expiry, capacity_bytes, "
      "capacity_records, durability, "
      "sync_interval, "

@@ -311,6 +311,8 @@ class AnyDBM : public Operations<AnyDBM> {
     return newer == nullptr ? nullptr : std::unique_ptr<AnyDBM>(new AnyDBM(std::move(newer)));
   }
   HAKO_OR_NO_MEMORY
+  // See dbm/pool_home.h.
+  StatusOr<bool> WaitForCheckpoint(std::chrono::milliseconds timeout) const { return inside_->WaitForCheckpoint(timeout); }
   Stats GetStats() { return inside_->GetStats(); }
   Inspection Inspect() { return inside_->Inspect(); }
   bool IsWritable() const { return inside_->IsWritable(); }

@@ -216,6 +216,7 @@ class AnyDatabase {
   virtual Status Verify() = 0;
   virtual StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) = 0;
   virtual StatusOr<std::unique_ptr<AnyDatabase>> Refresh() const = 0;  // nullptr if this is the newest
+  virtual StatusOr<bool> WaitForCheckpoint(std::chrono::milliseconds timeout) const = 0;
   virtual Stats GetStats() = 0;
   virtual Inspection Inspect() = 0;
   virtual bool IsWritable() const = 0;
@@ -279,6 +280,9 @@ class AnySnapshotModel final : public AnyDatabase {
   }
   StatusOr<std::uint64_t> RemoveRange(std::string_view, std::optional<std::string_view>) override { return NoUpdatesError(); }
   StatusOr<std::unique_ptr<AnyDatabase>> Refresh() const override {
+    return absl::UnimplementedError("a snapshot stays at its moment: take another one");
+  }
+  StatusOr<bool> WaitForCheckpoint(std::chrono::milliseconds) const override {
     return absl::UnimplementedError("a snapshot stays at its moment: take another one");
   }
   StatusOr<std::unique_ptr<AnyDatabase>> Snapshot() override { return absl::UnimplementedError("a snapshot has no snapshots"); }
@@ -420,6 +424,14 @@ class AnyModel : public AnyDatabase {
     } else {
       HAKO_RETURN_IF_ERROR(db_->CheckOpen());
       return absl::FailedPreconditionError("Refresh: only readers of trees and arrays in files have newer checkpoints");
+    }
+  }
+  StatusOr<bool> WaitForCheckpoint(std::chrono::milliseconds timeout) const override {
+    if constexpr (requires { db_->WaitForCheckpoint(timeout); }) {
+      return db_->WaitForCheckpoint(timeout);
+    } else {
+      HAKO_RETURN_IF_ERROR(db_->CheckOpen());
+      return absl::FailedPreconditionError("WaitForCheckpoint: only readers of trees and arrays in files have newer checkpoints");
     }
   }
   Stats GetStats() override { return db_->GetStats(); }

@@ -22,6 +22,7 @@
 //   capacity_bytes, capacity_records       TinyOptions, BabyOptions (dbm=tiny, baby)
 //   width                                  ArrayOptions (dbm=array); keys are record numbers in decimal
 //   cache_bytes, checkpoint_bytes, reader_bytes  TreeOptions, ArrayOptions (dbm=tree, array)
+//   reader_age                             the same, in milliseconds
 //   snapshot_bytes                         TreeOptions, ArrayOptions, BabyOptions (dbm=tree, array, baby)
 //   raw                                    TreeOptions (dbm=tree): raw alone means raw=true
 //   log_bytes, log_archive                 the options of each kind; log_archive=none ends the history
@@ -81,6 +82,7 @@ struct AnyOptions {
   std::optional<std::uint64_t> cache_bytes = {};
   std::optional<std::uint64_t> checkpoint_bytes = {};
   std::optional<std::uint64_t> reader_bytes = {};
+  std::chrono::milliseconds reader_age{0};
   std::optional<std::uint64_t> log_bytes = {};
   std::optional<std::uint64_t> snapshot_bytes = {};
   std::string log_archive = {};  // empty, or kNoLogArchive: none
@@ -131,6 +133,7 @@ void TakeSharedOptions(const AnyOptions& options, Options* of_kind) {
   if constexpr (requires { of_kind->cache_bytes; }) {
     of_kind->cache_bytes = options.cache_bytes.value_or(of_kind->cache_bytes);
     of_kind->reader_bytes = options.reader_bytes.value_or(of_kind->reader_bytes);
+    of_kind->reader_age = options.reader_age;
     of_kind->checkpoint_bytes = options.checkpoint_bytes.value_or(of_kind->checkpoint_bytes);
   }
 }

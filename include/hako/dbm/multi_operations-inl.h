@@ -95,7 +95,8 @@ Status MultiOperations<D>::Rekey(StringArg old_key, StringArg new_key, const Rek
     return Action::Set(moved, time);
   };
   const Status status = self().ProcessMulti(keys, MultiUpdateRef(move), &shown);
-  if (!absl::IsAborted(status)) return status;
+  const bool is_refused = absl::IsAborted(status) && status.message().empty();  // else a reader is cut off
+  if (!is_refused) return status;
   return found ? PresentError() : AbsentError();
 }
 

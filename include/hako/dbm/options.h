@@ -193,6 +193,10 @@ struct TreeOptions {
   // writing, all free space of the file may be waiting for it. Beyond the limit the readers of the oldest checkpoints are cut off at the
   // next checkpoint: their reads of pages that they have not cached return Aborted until they Refresh.
   std::uint64_t reader_bytes = std::uint64_t{1} << 30;
+  // How long a reader of an older checkpoint may keep space, since it was opened, or since its last Refresh that found no newer
+  // one; 0 = no limit. A reader beyond the limit is cut off in the same way, at the next checkpoint. `clock`, if
+  // set, also tells this time, and must then be that of the readers, too.
+  std::chrono::milliseconds reader_age{0};
 };
 
 // Options of ArrayDBM.
@@ -211,6 +215,7 @@ struct ArrayOptions {
   std::chrono::milliseconds sync_interval{0};
   std::uint64_t snapshot_bytes = std::uint64_t{256} << 20;  // see BabyOptions
   std::uint64_t reader_bytes = std::uint64_t{1} << 30;      // see TreeOptions
+  std::chrono::milliseconds reader_age{0};                  // see TreeOptions
 };
 
 // Options of MemoryArrayDBM.

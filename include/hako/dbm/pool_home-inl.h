@@ -9,6 +9,7 @@ template <File FileT, PageCodec Codec>
 template <class Options>
 StatusOr<tree::PoolLimits> PoolHome<FileT, Codec>::LimitsOf(const Options& options) {
   if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("cache_bytes must be at least 1 MiB");
+  if (options.reader_age.count() < 0) return absl::InvalidArgumentError("reader_age is negative");
   HAKO_RETURN_IF_ERROR(CheckSharedOptions(options));
   tree::PoolLimits limits{};
   limits.memory_bytes = options.cache_bytes;
@@ -28,13 +29,16 @@ StatusOr<std::unique_ptr<D>> PoolHome<FileT, Codec>::OpenPath(const std::string&
   // other; then the next try finds them in agreement.
   static constexpr int kTries = 4;
   for (int tries = 1;; ++tries) {
-    StatusOr<std::unique_ptr<ReaderSlot>> slot = ReaderSlot::Take(path);
+    StatusOr<std::unique_ptr<ReaderSlot>> slot = ReaderSlot::Take(path, ClockOf(options));
     file_options.beside_readers = slot.ok();
     StatusOr<std::unique_ptr<D>> dbm = Home::template OpenAt<D, FileT>(path, options, file_options, checked);
     if (!slot.ok()) {
       if (!absl::IsUnavailable(dbm.status())) return dbm;
       return absl::UnavailableError(absl::StrCat(dbm.status().message(), "; to read it beside its writer: ", slot.status().message()));
     }
+    const bool may_be_early = absl::IsDataLoss(dbm.status()) || absl::IsInvalidArgument(dbm.status());
+    if (may_be_early && (*slot)->IsBeingCreated())
+      return absl::UnavailableError(absl::StrCat(path, " is being created by another process"));
     PoolHome* const home = dbm.ok() ? dbm->get() : nullptr;
     if (home != nullptr) {
       HAKO_RETURN_IF_ERROR(home->store().SetReader(*std::move(slot)));
@@ -47,11 +51,18 @@ StatusOr<std::unique_ptr<D>> PoolHome<FileT, Codec>::OpenPath(const std::string&
 
 template <File FileT, PageCodec Codec>
 bool PoolHome<FileT, Codec>::IsNewerThan(const PoolHome& other) const {
-  const format::TreeSuperBlock &mine = store().super(), &its = other.store().super();
-  if (mine.file_id != its.file_id || mine.secret != its.secret) return true;
-  if (mine.sequence != its.sequence) return mine.sequence > its.sequence;
-  return HasReplayed() && (!other.HasReplayed() || space().log().position().lsn > other.space().log().position().lsn);
+  return tree::PageStore<FileT>::IsNewer(store().super(), ShownLsn(), other.store().super(), other.ShownLsn());
 }
+
+template <File FileT, PageCodec Codec>
+StatusOr<bool> PoolHome<FileT, Codec>::WaitForCheckpoint(std::chrono::milliseconds timeout) const HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(this->records().CheckOpen());
+  if (!store().has_reader())
+    return absl::FailedPreconditionError("WaitForCheckpoint: the database was not opened by its path with OpenMode::kReadOnly");
+  const auto most = std::chrono::hours(24 * 365);  // so that the deadline does not overflow the clock
+  return store().AwaitNewer(ShownLsn(), std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(timeout, most));
+}
+HAKO_OR_NO_MEMORY
 
 template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::Begin(const LogOptions& options, std::chrono::milliseconds sync_interval, bool is_new) {
@@ -182,7 +193,8 @@ template <File FileT, PageCodec Codec>
 auto PoolHome<FileT, Codec>::PinNewest() -> StatusOr<typename tree::PageStore<FileT>::Pinned> {
   sync::MutexLock lock(maintenance_mutex_);
   if (writable_) HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
-  return store().Pin(space().log().NameForCopy(store().log_position()));
+  auto pinned = store().Pin(space().log().NameForCopy(store().log_position()));
+  return pinned.ok() ? std::move(pinned) : store().Explain(pinned.status());
 }
 
 template <File FileT, PageCodec Codec>
@@ -203,7 +215,7 @@ Status PoolHome<FileT, Codec>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
   const Status status = CatchNoMemory([&] { return store().Copy(pinned, empty_file); });
   Unpin();
-  return status.ok() ? empty_file.Close() : status;
+  return status.ok() ? empty_file.Close() : store().Explain(status);
 }
 HAKO_OR_NO_MEMORY
 
@@ -234,7 +246,7 @@ StatusOr<ScrubProgress> PoolHome<FileT, Codec>::Scrub(const ScrubOptions& option
   {
     sync::MutexLock lock(maintenance_mutex_);
     HAKO_RETURN_IF_ERROR(store().Health());  // the page map may name images that a failed sync has lost
-    HAKO_RETURN_IF_ERROR(scrub_.Choose(options.max_bytes, &progress));
+    HAKO_RETURN_IF_ERROR(store().Explain(scrub_.Choose(options.max_bytes, &progress)));
     store().PinSpace();
   }
   const Status checked = CatchNoMemory([&] { return scrub_.Check(&progress); });
@@ -271,7 +283,7 @@ template <File FileT, PageCodec Codec>
 Status PoolHome<FileT, Codec>::CountFree() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->records().CheckOpen());
   sync::MutexLock lock(maintenance_mutex_);
-  return store().CountFree();
+  return store().Explain(store().CountFree());
 }
 HAKO_OR_NO_MEMORY
 
@@ -296,6 +308,7 @@ Inspection PoolHome<FileT, Codec>::InspectAs(std::string_view name) {
   add("file_written_bytes", counters.written_bytes);
   add("type", this->GetType());
   if (!counted.ok()) pairs.emplace_back("damage", std::string(counted.message()));
+  if (const Status status = store().readers_status(); !status.ok()) pairs.emplace_back("readers", std::string(status.message()));
   return pairs;
 }
 

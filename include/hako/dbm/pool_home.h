@@ -79,6 +79,11 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   // that it reads do not enter the cache. Returns FailedPrecondition after a failed write or sync.
   // Only one call runs at a time; others wait.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
+  // Of a reader beside a writer (file/readers_file.h): returns true once the file has a newer checkpoint, which Refresh opens, or
+  // the reader is cut off, or another file is at its path; false if there is none within `timeout`; 0 only looks. The writer wakes those
+  // that wait. Where that is impossible, or the writer has opened the file by another name, they look ten times a second. Updates that are
+  // only in the log of a killed writer are no checkpoint. FailedPrecondition if the database is no reader.
+  StatusOr<bool> WaitForCheckpoint(std::chrono::milliseconds timeout) const;
   // Moves the clock of a copy forward to that of the original (dbm/expiry.h).
   void NoteClock(std::uint64_t latest) final { store().NoteClock(latest); }
   // num_records is current; the sizes are those of the last checkpoint. free_bytes is 0 until it is
@@ -172,14 +177,23 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
     HAKO_RETURN_IF_ERROR(database.CheckOpen());
     if (!reopen) return absl::FailedPreconditionError("Refresh: the database was not opened by its path with OpenMode::kReadOnly");
     HAKO_ASSIGN_OR_RETURN(std::unique_ptr<D> newer, reopen());
-    if (!newer->IsNewerThan(database)) newer = nullptr;
+    if (!newer->IsNewerThan(database) && database.store().CheckReader().ok()) {
+      database.store().NoteNewest();
+      newer = nullptr;
+    }
     return newer;
   }
 
+  template <class Options>
+  static ReadersClock ClockOf(const Options& options) {
+    if constexpr (requires { options.clock; }) return options.clock;
+    return nullptr;
+  }
   // Call in Open, before MakeSpace: no space is reused that readers need.
   template <class Options>
   static void WatchReaders(tree::PageStore<FileT>& store, const LogPlace<log::LogFileOf<FileT>>& log, const Options& options) {
-    if (store.file().IsWritable() && !log.database().empty()) store.WatchReaders(log.database(), options.reader_bytes);
+    if (!store.file().IsWritable() || log.database().empty()) return;
+    store.WatchReaders(log.database(), {options.reader_bytes, static_cast<std::uint64_t>(options.reader_age.count()), ClockOf(options)});
   }
 
   // Call at the end of Open: replays the log, and begins a new one. REQUIRES: the engine has its
@@ -229,7 +243,9 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
     if (!this->WakeBackground().ok()) space().progress().NoteFailure();
   }
   // Whether the database has updates of the log that the last checkpoint lacks.
-  bool HasReplayed() const { return LogInFile().IsNeeded() && space().log().position().lsn != LogInFile().from.lsn; }
+  bool HasReplayed() const { return LogInFile().IsNeeded() && ShownLsn() != LogInFile().from.lsn; }
+  // The place in the log up to which this database shows its updates.
+  log::Lsn ShownLsn() const { return space().log().position().lsn; }
   Status LogClear(const Status& reserved);
   StatusOr<Pinned> PinNewest();
   void Unpin();

@@ -113,8 +113,8 @@ class Transaction : public Operations<Transaction<D>> {
   // The key that made the last Commit or Retry return Aborted; for a range, its first or last key.
   const std::string& conflict() const { return conflict_; }
 
-  // Calls body(), or body(*this), in a new transaction, and then Commit, up to `num_tries` times until that does not return
-  // Aborted. Before each further try it waits: see internal::Turn. An error of the body ends the call and rolls back, if
+  // Calls body(), or body(*this), in a new transaction, and then Commit, up to `num_tries` times until that finds no
+  // conflict. Before each further try it waits: see internal::Turn. An error of the body ends the call and rolls back, if
   // the reads of the body still hold; otherwise the body is tried again, because it may have seen a state that never
   // was. An exception of the body propagates.
   template <class Body>
@@ -131,10 +131,10 @@ class Transaction : public Operations<Transaction<D>> {
       Status status = Call(body);
       if (status.ok()) {
         status = CommitNow(options);
-        if (!absl::IsAborted(status)) return status;
+        if (!IsConflict(status)) return status;
       } else {
         Status valid = Settle(false);
-        if (!absl::IsAborted(valid)) return status;
+        if (!IsConflict(valid)) return status;
         status = std::move(valid);
       }
       if (++num_aborted == num_tries) return status;
@@ -395,6 +395,9 @@ class Transaction : public Operations<Transaction<D>> {
     return records_.Commit(writes, process, &conflict_);
   }
   HAKO_OR_NO_MEMORY
+  // Whether the status is that of Settle after a conflict. A read of a reader that is cut off returns Aborted, too
+  // (file/readers_file.h).
+  bool IsConflict(const Status& status) const { return absl::IsAborted(status) && status == Records::ConflictError(conflict_); }
   Status CheckDatabase() const {
     if constexpr (requires { database_.HasTransactions(); }) {
       if (!database_.HasTransactions()) return absl::UnimplementedError("this kind of database has no transactions, but batches");

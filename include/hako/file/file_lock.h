@@ -22,6 +22,10 @@
 
 namespace hako {
 
+// From this offset on the file is locked by none of the readers beside a writer, nor by the writer. It is for
+// the marks of readers (file/readers_file.h).
+inline constexpr std::uint64_t kReaderMarks = std::uint64_t{3} << 61;
+
 class FileLock {
  public:
   // Identifies the file independently of its path.

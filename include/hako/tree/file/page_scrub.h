@@ -114,14 +114,25 @@ class PageScrub {
   static constexpr std::uint64_t kGapMax = 16 << 10;  // reading it takes no longer than another read
   static constexpr std::uint64_t kNodeBytes = format::kMapFanout * sizeof(Entry);
 
-  // Checks only the newer slot: a crash may have left the other one half-written.
+  // Checks only the newer slot: a crash may have left the other one half-written. Beside a writer a later
+  // superblock may be in either slot, and the writer may write it now: then the other slot is whole, or the next
+  // look finds both whole.
   void CheckSuperBlock(ScrubProgress* progress) {
-    const std::uint64_t offset = store_.super().sequence % 2 * storage::kSlotDistance;
-    format::TreeSuperBlock block{};
-    const Status read = Read(offset, std::as_writable_bytes(std::span(&block, 1)), progress);
-    if (!read.ok()) return progress->Add(Kind::kUnreadable, offset, sizeof(block), read);
-    if (block.magic == store_.kind().magic && block.check == format::CheckOf(block) && block.sequence == store_.super().sequence) return;
-    progress->Add(Kind::kSuperBlock, offset, sizeof(block), DataLossError("the superblock is damaged", offset));
+    static constexpr int kLooks = 4;
+    const std::uint64_t mine = store_.super().sequence;
+    const auto is_whole = [&](std::uint64_t sequence, Status* read) {
+      format::TreeSuperBlock block{};
+      *read = Read(sequence % 2 * storage::kSlotDistance, std::as_writable_bytes(std::span(&block, 1)), progress);
+      return read->ok() && block.magic == store_.kind().magic && block.check == format::CheckOf(block) &&
+             (store_.has_reader() ? block.sequence >= mine : block.sequence == mine);
+    };
+    const std::uint64_t offset = mine % 2 * storage::kSlotDistance;
+    Status read, read_other;
+    for (int looks = 0; looks < (store_.has_reader() ? kLooks : 1); ++looks) {
+      if (is_whole(mine, &read) || (store_.has_reader() && is_whole(mine + 1, &read_other))) return;
+    }
+    if (!read.ok()) return progress->Add(Kind::kUnreadable, offset, sizeof(format::TreeSuperBlock), read);
+    progress->Add(Kind::kSuperBlock, offset, sizeof(format::TreeSuperBlock), DataLossError("the superblock is damaged", offset));
   }
 
   void CheckRun(std::span<const Piece> run, ScrubProgress* progress) {

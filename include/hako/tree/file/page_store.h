@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,7 @@
 #include "hako/log/update_log.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/sync/raise_to.h"
+#include "hako/sync/sticky_status.h"
 #include "hako/tree/file/file_space.h"
 #include "hako/tree/file/free_space_map.h"
 #include "hako/tree/file/image_mover.h"
@@ -133,11 +135,11 @@ class PageStore {
   // ---- readers in other processes ----
 
   // Call before the first Begin: from now on no space is reused that a reader of the database at this path
-  // needs. They keep at most max_bytes; 0 = no limit.
-  void WatchReaders(const std::string& database, std::uint64_t max_bytes) {
+  // needs, within these limits.
+  void WatchReaders(const std::string& database, const ReaderLimits& limits) {
     HAKO_DCHECK(!space_is_known_);
     readers_ = std::make_unique<ReadersFile>(database);
-    readers_max_ = max_bytes;
+    reader_limits_ = limits;
   }
   // Call after OpenAt or Open for reading: the space of this checkpoint is kept for `reader`.
   Status SetReader(std::unique_ptr<ReaderSlot> reader) {
@@ -152,6 +154,45 @@ class PageStore {
     reader_ = nullptr;
     readers_ = nullptr;
   }
+  // Whether a state with the superblock `a`, and the updates of its log up to `a_lsn`, is later than `b`. Within one log the
+  // later place counts: a writer that is replaying it makes checkpoints that have less than a reader that has
+  // read all of it. True for another file.
+  static bool IsNewer(const Super& a, log::Lsn a_lsn, const Super& b, log::Lsn b_lsn) {
+    if (a.file_id != b.file_id || a.secret != b.secret) return true;
+    const log::NamedLog log = log::NamedLogOf(a), other = log::NamedLogOf(b);
+    if (log.IsNeeded() && other.IsNeeded() && log.id == other.id && a_lsn != b_lsn) return a_lsn > b_lsn;
+    return a.sequence > b.sequence;
+  }
+  // Of a reader that shows the updates of its log up to `lsn`: whether the file has a newer checkpoint now. The writer may be
+  // writing a superblock: then it is not there yet.
+  StatusOr<bool> HasNewer(log::Lsn lsn) const {
+    HAKO_DCHECK(reader_ != nullptr);
+    for (std::uint64_t slot = 0; slot < 2; ++slot) {
+      Super super{};
+      HAKO_RETURN_IF_ERROR(reader_->ReadDatabase(slot * storage::kSlotDistance, std::as_writable_bytes(std::span(&super, 1))));
+      const bool is_whole = super.magic == kind_.magic && super.check == format::CheckOf(super);
+      if (is_whole && IsNewer(super, super.log_lsn, super_, lsn)) return true;
+    }
+    return false;
+  }
+  // See PoolHome::WaitForCheckpoint. REQUIRES: has_reader()
+  StatusOr<bool> AwaitNewer(log::Lsn lsn, std::chrono::steady_clock::time_point deadline) const {
+    HAKO_DCHECK(reader_ != nullptr);
+    for (;;) {
+      const std::uint32_t told = reader_->NumTold();  // before the look, so that a checkpoint after it is told
+      if (reader_->IsCutOff() || reader_->IsReplaced()) return true;
+      HAKO_ASSIGN_OR_RETURN(const bool has_newer, HasNewer(lsn));
+      if (has_newer) return true;
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      reader_->AwaitNews(told, deadline);
+    }
+  }
+  // The reader has found no newer checkpoint.
+  void NoteNewest() const {
+    if (reader_ != nullptr) (void)reader_->SetEpoch(super_.sequence);
+  }
+  // Whether the file is read beside a writer.
+  bool has_reader() const { return reader_ != nullptr; }
   // Replaces the error of a read if the reader is cut off.
   Status Explain(Status status) const { return status.ok() ? status : file_.Explain(std::move(status)); }
   // Returns Aborted if the reader was cut off, so that bytes that were read without a check may be wrong.
@@ -167,6 +208,9 @@ class PageStore {
     return {num_readers_.load(std::memory_order_relaxed), oldest_reader_.load(std::memory_order_relaxed),
             reader_bytes_.load(std::memory_order_relaxed)};
   }
+
+  // OK, or why the last checkpoint could not know the readers, or cannot cut them off.
+  Status readers_status() const { return readers_status_.Get(); }
 
   // Gives the next superblock this clock, if the file has a clock. Any thread may call this.
   void NoteClock(std::uint64_t latest) { sync::RaiseTo(clock_, latest); }
@@ -255,6 +299,8 @@ class PageStore {
     space_.Commit(super_.sequence, [this] { return OldestNeeded(); });
     NoteReaders();
     NoteFree(file_.size(), space_.used_bytes());
+    if (const ReaderCounts readers = reader_counts(); readers.num_readers != 0)
+      readers_->Tell({super_.sequence, free_bytes(), readers.bytes, super_.log_lsn});
     return absl::OkStatus();
   }
 
@@ -432,19 +478,22 @@ class PageStore {
   }
 
   ReadersFile::Pins LookAtReaders() {
-    const ReadersFile::Pins pins = readers_ != nullptr ? readers_->Look() : ReadersFile::Pins{};
+    const ReadersFile::Pins pins = readers_ != nullptr ? readers_->Look(super_.sequence) : ReadersFile::Pins{};
+    readers_status_.Assign(pins.status);
     num_readers_.store(pins.num_readers, std::memory_order_relaxed);
     oldest_reader_.store(pins.num_readers != 0 ? pins.oldest : 0, std::memory_order_relaxed);
     return pins;
   }
-  // Returns the oldest checkpoint that a reader needs. Cuts off those that keep too much space.
+  // Returns the oldest checkpoint that a reader needs. Cuts off those that keep too much space, or are too old.
   // REQUIRES: the superblock of the last checkpoint can be read in the file (unchecked: the device does not tell)
   std::uint64_t OldestNeeded() {
     const ReadersFile::Pins pins = LookAtReaders();
     if (pins.oldest == ReadersFile::kNone) return pins.oldest;
-    const std::uint64_t least = readers_max_ != 0 ? space_.OldestWithin(readers_max_) : 0;
-    if (pins.oldest >= least) return pins.oldest;
-    readers_->CutOffBelow(least);
+    const std::uint64_t least = reader_limits_.bytes != 0 ? space_.OldestWithin(reader_limits_.bytes) : 0;
+    const std::uint64_t now = reader_limits_.clock != nullptr ? reader_limits_.clock() : SteadyMilliseconds();
+    const std::uint64_t since = reader_limits_.age != 0 ? now - std::min(now, reader_limits_.age) : 0;
+    if (pins.oldest >= least && pins.since >= since) return pins.oldest;
+    readers_->CutOffBelow(least, super_.sequence, since);
     return LookAtReaders().oldest;
   }
   void NoteReaders() { reader_bytes_.store(space_.released_bytes(), std::memory_order_relaxed); }
@@ -479,8 +528,9 @@ class PageStore {
   bool super_is_durable_ = false;
   const std::uint64_t first_sequence_;    // of the superblock that Open has read
   std::unique_ptr<ReadersFile> readers_;  // of a writer
-  std::uint64_t readers_max_ = 0;
+  ReaderLimits reader_limits_;
   std::unique_ptr<ReaderSlot> reader_;  // of a reader
+  sync::StickyStatus readers_status_;
   std::atomic<std::uint64_t> num_readers_{0}, oldest_reader_{0}, reader_bytes_{0};
   bool is_written_ = false;
   std::atomic<std::uint64_t> free_bytes_{0}, num_commits_{0}, synced_at_{0};
