@@ -39,6 +39,12 @@ class CapturedLeaf {
   static constexpr bool kHasNumbers = !std::is_same_v<KeyView, std::string_view>;
 
  public:
+  // Makes room for so many records, with so many bytes of keys and values.
+  void Reserve(std::size_t num_records, std::size_t bytes) {
+    entries_.reserve(num_records);
+    heads_.reserve(num_records);
+    bytes_.reserve(bytes);
+  }
   // Adds a record whose key is above those of the others.
   void Add(KeyView key, std::string_view value) {
     const Entry entry{bytes_.size(), kHasNumbers ? 0 : static_cast<std::uint32_t>(SizeOf(key)), value.size()};

@@ -78,6 +78,12 @@ class LeafCaptures {
   // May read a long value with the leaf locked, because the thread that stores the value holds no lock.
   typename Capture::Copied CopyOf(const typename Pages::View& page) const {
     auto copy = std::make_shared<typename Capture::Leaf>();
+    std::size_t bytes = 0;
+    for (unsigned i = 0; i < page.count(); ++i) {
+      const format::Cell sizes = Pages::View::Decode(page.cell(i));
+      bytes += page.prefix_size() + sizes.suffix + sizes.value;
+    }
+    copy->Reserve(page.count(), bytes);
     KeyBuffer key;
     for (unsigned i = 0; i < page.count(); ++i) {
       Pages::Builder::CopyKeyOf(page, i, &key);
