@@ -2,6 +2,7 @@
 // (dbm/transaction.h) sees. A table (table/table_dbm.h) keeps its records in one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,6 +70,7 @@ class AnyPart : public AnyDatabase {
   Status ProcessState(StateRef, const OnDamage&) override { return WholeError(); }
   Status CopyTo(const std::string&) override { return WholeError(); }
   StatusOr<std::unique_ptr<AnyDatabase>> Refresh() const override { return WholeError(); }
+  StatusOr<bool> WaitForCheckpoint(std::chrono::milliseconds) const override { return WholeError(); }
 
  protected:
   static std::optional<StringArg> Bound(std::optional<std::string_view> to) { return to ? std::optional<StringArg>(*to) : std::nullopt; }
