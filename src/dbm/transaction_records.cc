@@ -387,6 +387,11 @@ Status TransactionRecords::Commit(bool writes, Process process, std::string* con
   return status;
 }
 
+Status TransactionRecords::SchemaConflictError() {
+  return absl::AbortedError(
+      "the columns or indices of a table have changed since the transaction changed rows of it, or all rows were removed");
+}
+
 Status TransactionRecords::ConflictError(std::string_view key) {
   return absl::AbortedError(absl::StrCat("another transaction or update has changed \"", absl::CHexEscape(ToAbsl(key)), "\""));
 }

@@ -13,7 +13,7 @@ ChangesInTransaction::Schema ChangesInTransaction::PresentSchema() const {
 
 Status ChangesInTransaction::CheckSchema() const {
   if (!schema_ || *schema_ == PresentSchema()) return absl::OkStatus();
-  return absl::AbortedError("the columns or indices of the table have changed since the transaction began, or all rows were removed");
+  return internal::TransactionRecords::SchemaConflictError();
 }
 
 Status ChangesInTransaction::BeginStep() {

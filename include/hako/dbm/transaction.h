@@ -397,7 +397,9 @@ class Transaction : public Operations<Transaction<D>> {
   HAKO_OR_NO_MEMORY
   // Whether the status is that of Settle after a conflict. A read of a reader that is cut off returns Aborted, too
   // (file/readers_file.h).
-  bool IsConflict(const Status& status) const { return absl::IsAborted(status) && status == Records::ConflictError(conflict_); }
+  bool IsConflict(const Status& status) const {
+    return absl::IsAborted(status) && (status == Records::ConflictError(conflict_) || status == Records::SchemaConflictError());
+  }
   Status CheckDatabase() const {
     if constexpr (requires { database_.HasTransactions(); }) {
       if (!database_.HasTransactions()) return absl::UnimplementedError("this kind of database has no transactions, but batches");

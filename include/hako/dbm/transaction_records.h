@@ -155,6 +155,8 @@ class TransactionRecords {
   Status Commit(bool writes, Process process, std::string* conflict) const;
   // Aborted, with the key that has changed.
   static Status ConflictError(std::string_view key);
+  // Aborted, of a part whose table is no longer the same.
+  static Status SchemaConflictError();
   bool HasWrites() const { return num_writes_ != 0; }
 
   // Adds a part, which stays until the end of the transaction, and as long as others use it.
