@@ -42,7 +42,7 @@ constexpr char kUnknown[] = "-";
 struct Sample {
   Clock::time_point at;
   Stats stats;                            // of the checkpoint
-  ReadersFile::Figures told;              // by the writer, with its last checkpoint beside readers
+  ReadersFile::Figures told = {};         // by the writer, with its last checkpoint beside readers
   std::uint64_t num_readers = 0;          // without this one
   std::optional<std::uint64_t> age = {};  // of the oldest reader of an older checkpoint, in milliseconds
 };
