@@ -18,8 +18,8 @@ Status ChangesInTransaction::CheckSchema() const {
 
 Status ChangesInTransaction::BeginStep() {
   whole_.gate.AssertEntered();
+  if (steps_.empty()) schema_ = PresentSchema();
   HAKO_RETURN_IF_ERROR(CheckSchema());
-  if (!schema_) schema_ = PresentSchema();
   if (steps_.size() == steps_.capacity()) steps_.reserve(2 * steps_.size() + 1);
   return absl::OkStatus();
 }

@@ -36,7 +36,7 @@ class ChangesInTransaction final : public internal::TransactionPart {
 
   void set_records(const internal::TransactionRecords* records) { records_ = records; }
 
-  // Call before each step. Aborted if the columns or indices of the table have changed since the first one.
+  // Call before each step. Aborted if the columns or indices of the table have changed since the first one that succeeded.
   // REQUIRES: the gate is held
   Status BeginStep();
   // Adds a step that has succeeded. REQUIRES: BeginStep has made room for it
