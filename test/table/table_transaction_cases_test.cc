@@ -211,6 +211,32 @@ TEST_F(TableTransactionCasesTest, ARefusedChangeDoesNotKeepTheSchema) {
   EXPECT_THAT(people_->Select().Where(Column("age") == 20).Keys(), IsOkAndHolds(ElementsAre("bob")));
 }
 
+// A table that is closed has no more changes, although its database is open: it could not count their rows.
+TEST_F(TableTransactionCasesTest, AClosedTableIsNotChanged) {
+  ASSERT_THAT(people_->Put("ada", {{"age", 36}}), IsOk());
+  Transaction transaction(*db_);
+  {
+    ASSERT_OK_AND_ASSIGN(const auto people, people_->In(transaction));
+    ASSERT_THAT(people->Put("bob", {{"age", 20}}), IsOk());
+    ASSERT_THAT(people_->Close(), IsOk());
+    EXPECT_THAT(people->Put("cyd", {{"age", 20}}), StatusIs(StatusCode::kFailedPrecondition, HasSubstr("closed")));
+    EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kFailedPrecondition, HasSubstr("closed")));
+  }
+  int number = 0;
+  for (const Status& status :
+       {people_->Put("bob", {{"age", 20}}), people_->Put("bob", {{"new", 20}}), people_->Update("ada", {{"age", 20}}),
+        people_->Remove("ada"), people_->Get("ada").status(), people_->Contains("ada").status(), people_->Count().status(),
+        people_->Select().Keys().status(), people_->Select().Remove().status(), people_->Clear(), people_->SetColumn("age", {}),
+        people_->CreateIndex({.columns = {{"age"}}}), people_->Snapshot().status()}) {
+    EXPECT_THAT(status, StatusIs(StatusCode::kFailedPrecondition, HasSubstr("closed"))) << number;
+    ++number;
+  }
+  people_.reset();
+  ASSERT_OK_AND_ASSIGN(people_, TableDBM::Open(KeySpace(*db_, "people")));
+  EXPECT_THAT(people_->Count(), IsOkAndHolds(1u));
+  EXPECT_THAT(people_->Select().Keys(), IsOkAndHolds(ElementsAre("ada")));
+}
+
 // The first rows of a long list, which a query outside of a transaction finds by the zones of their numbers.
 TEST_F(TableTransactionCasesTest, FirstRowsByKey) {
   ASSERT_THAT(people_->CreateIndex({.name = "words", .columns = {{"text", IndexKind::kToken}}}), IsOk());
