@@ -18,8 +18,9 @@ Status ChangesInTransaction::CheckSchema() const {
 
 Status ChangesInTransaction::BeginStep() {
   whole_.gate.AssertEntered();
+  HAKO_RETURN_IF_ERROR(whole_.store->CheckOpen());
+  if (steps_.empty()) schema_ = PresentSchema();
   HAKO_RETURN_IF_ERROR(CheckSchema());
-  if (!schema_) schema_ = PresentSchema();
   if (steps_.size() == steps_.capacity()) steps_.reserve(2 * steps_.size() + 1);
   return absl::OkStatus();
 }
@@ -32,6 +33,7 @@ void ChangesInTransaction::AddStep(Step step) noexcept {
 
 Status ChangesInTransaction::BeginCommit(const internal::TransactionRecords& records) {
   if (steps_.empty()) return absl::OkStatus();
+  HAKO_RETURN_IF_ERROR(whole_.store->CheckOpen());
   writer_.emplace(whole_.gate);
   HAKO_RETURN_IF_ERROR(CheckSchema());
   return CatchNoMemory([&]() -> Status {

@@ -128,7 +128,10 @@ StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenInSpace(std::unique_ptr<AnyDBM
 }
 
 const void* TableDBM::Origin() const { return core_->store->Origin(); }
-AnyDBM& TableDBM::store() { return *core_->any_store; }
+AnyDBM& TableDBM::store() {
+  HAKO_ASSERT(!core_->IsInTransaction());
+  return *core_->any_store;
+}
 
 StatusOr<std::unique_ptr<TableDBM>> TableDBM::InTransaction(std::unique_ptr<internal::AnyDatabase> records, bool is_of_table,
                                                             JoinRef join) {

@@ -167,6 +167,76 @@ TEST_F(TableTransactionCasesTest, ChangesOfTheSchemaEndIt) {
   }
 }
 
+// As outside of a transaction, a batch finds its own earlier entries of a unique index.
+TEST_F(TableTransactionCasesTest, UniqueValuesWithinABatch) {
+  ASSERT_THAT(people_->SetColumn("login", {.unique = true}), IsOk());
+  Transaction transaction(*db_);
+  ASSERT_OK_AND_ASSIGN(auto people, people_->In(transaction));
+  TableBatch same;
+  same.Put("ada", {{"login", "a"}});
+  same.Put("bob", {{"login", "a"}});
+  EXPECT_THAT(people->Write(same), StatusIs(StatusCode::kAlreadyExists));
+  EXPECT_THAT(people->Count(), IsOkAndHolds(0u));
+  TableBatch two;
+  two.Put("ada", {{"login", "a"}});
+  two.Put("bob", {{"login", "b"}});
+  ASSERT_THAT(people->Write(two), IsOk());
+  EXPECT_THAT(people->Select().Update({{"login", "c"}}), StatusIs(StatusCode::kAlreadyExists));
+  TableBatch moves;
+  moves.Update("ada", {{"login", "b"}});
+  moves.Update("bob", {{"login", "c"}});
+  moves.Put("cyd", {{"login", "a"}});
+  ASSERT_THAT(people->Write(moves), IsOk());
+  ASSERT_THAT(transaction.Commit(), IsOk());
+  EXPECT_THAT(people_->Select().Where(Column("login") == "b").Keys(), IsOkAndHolds(ElementsAre("ada")));
+}
+
+// A change that was refused has changed no rows, so another schema does not end the transaction.
+TEST_F(TableTransactionCasesTest, ARefusedChangeDoesNotKeepTheSchema) {
+  ASSERT_THAT(people_->SetColumn("login", {.unique = true}), IsOk());
+  ASSERT_THAT(people_->Put("ada", {{"login", "a"}}), IsOk());
+  Transaction transaction(*db_);
+  ASSERT_OK_AND_ASSIGN(auto people, people_->In(transaction));
+  int num_tries = 0;
+  ASSERT_THAT(transaction.Retry(2,
+                                [&]() -> Status {
+                                  EXPECT_THAT(people->Put("bob", {{"login", "a"}}), StatusIs(StatusCode::kAlreadyExists));
+                                  if (++num_tries == 1) {
+                                    EXPECT_THAT(people_->CreateIndex({.name = "age", .columns = {{"age"}}}), IsOk());
+                                  }
+                                  return people->Put("bob", {{"age", 20}});
+                                }),
+              IsOk());
+  EXPECT_EQ(num_tries, 1);
+  EXPECT_THAT(people_->Select().Where(Column("age") == 20).Keys(), IsOkAndHolds(ElementsAre("bob")));
+}
+
+// A table that is closed has no more changes, although its database is open: it could not count their rows.
+TEST_F(TableTransactionCasesTest, AClosedTableIsNotChanged) {
+  ASSERT_THAT(people_->Put("ada", {{"age", 36}}), IsOk());
+  Transaction transaction(*db_);
+  {
+    ASSERT_OK_AND_ASSIGN(const auto people, people_->In(transaction));
+    ASSERT_THAT(people->Put("bob", {{"age", 20}}), IsOk());
+    ASSERT_THAT(people_->Close(), IsOk());
+    EXPECT_THAT(people->Put("cyd", {{"age", 20}}), StatusIs(StatusCode::kFailedPrecondition, HasSubstr("closed")));
+    EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kFailedPrecondition, HasSubstr("closed")));
+  }
+  int number = 0;
+  for (const Status& status :
+       {people_->Put("bob", {{"age", 20}}), people_->Put("bob", {{"new", 20}}), people_->Update("ada", {{"age", 20}}),
+        people_->Remove("ada"), people_->Get("ada").status(), people_->Contains("ada").status(), people_->Count().status(),
+        people_->Select().Keys().status(), people_->Select().Remove().status(), people_->Clear(), people_->SetColumn("age", {}),
+        people_->CreateIndex({.columns = {{"age"}}}), people_->Snapshot().status()}) {
+    EXPECT_THAT(status, StatusIs(StatusCode::kFailedPrecondition, HasSubstr("closed"))) << number;
+    ++number;
+  }
+  people_.reset();
+  ASSERT_OK_AND_ASSIGN(people_, TableDBM::Open(KeySpace(*db_, "people")));
+  EXPECT_THAT(people_->Count(), IsOkAndHolds(1u));
+  EXPECT_THAT(people_->Select().Keys(), IsOkAndHolds(ElementsAre("ada")));
+}
+
 // The first rows of a long list, which a query outside of a transaction finds by the zones of their numbers.
 TEST_F(TableTransactionCasesTest, FirstRowsByKey) {
   ASSERT_THAT(people_->CreateIndex({.name = "words", .columns = {{"text", IndexKind::kToken}}}), IsOk());
@@ -348,7 +418,7 @@ TEST_F(TableTransactionCasesTest, FailingAllocations) {
     ASSERT_THAT(people_->Verify(), IsOk()) << "allocation " << n;
     if (!has_failed) break;
   }
-  EXPECT_GT(num_failed, 50u);
+  EXPECT_GT(num_failed, 30u);
 }
 
 // A process is killed while transactions move amounts between tables: each is there as a whole or not at all.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "hako/base/batch.h"
@@ -27,6 +28,7 @@ namespace hako::internal {
 // The operations on records. `Part` is a Transaction or a KeySpace of an ordered database.
 template <class Part>
 class AnyPart : public AnyDatabase {
+ protected:
   using Cursor = AnyCursorModel<typename Part::Iterator>;
 
  public:
@@ -80,16 +82,54 @@ class AnyPart : public AnyDatabase {
   virtual Part& part() const = 0;
 };
 
-// A key space. What concerns the file is asked of the database. `closes`: whether Close closes that, too.
+// A key space. What concerns the file is asked of the database. `closes`: whether Close closes that, too. After Close the
+// records of the space are neither read nor changed.
 class AnySpace final : public AnyPart<KeySpace<AnyDBM>> {
+  using Base = AnyPart<KeySpace<AnyDBM>>;
+
  public:
   AnySpace(std::unique_ptr<AnyDBM> database, std::string_view name, bool closes)
       : database_(std::move(database)), space_(*database_, name), closes_(closes) {}
 
+  Status Process(std::string_view key, UpdateRef visitor) override {
+    return IfOpen([&] { return Base::Process(key, visitor); });
+  }
+  Status Process(std::string_view key, BlindUpdateRef visitor) override {
+    return IfOpen([&] { return Base::Process(key, visitor); });
+  }
+  Status Process(std::string_view key, ReadRef visitor) override {
+    return IfOpen([&] { return Base::Process(key, visitor); });
+  }
+  Status Fetch(std::string_view key, SinkRef sink) override {
+    return IfOpen([&] { return Base::Fetch(key, sink); });
+  }
+  Status ProcessMulti(const Batch<Action>& batch, std::uint64_t* expiry_shown) override {
+    return IfOpen([&] { return Base::ProcessMulti(batch, expiry_shown); });
+  }
+  Status ProcessMulti(Keys keys, MultiReadRef visitor) override {
+    return IfOpen([&] { return Base::ProcessMulti(keys, visitor); });
+  }
+  Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override {
+    return IfOpen([&] { return Base::FetchMulti(keys, sink, arrived); });
+  }
+  Status Write(const WriteBatch& batch) override {
+    return IfOpen([&] { return Base::Write(batch); });
+  }
+  StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) override {
+    return IfOpen([&] { return Base::CountRange(from, to); });
+  }
+  StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) override {
+    return IfOpen([&] { return Base::RemoveRange(from, to); });
+  }
+  std::unique_ptr<AnyCursor> MakeCursor() override {
+    if (!is_closed_) return Base::MakeCursor();
+    return std::make_unique<Cursor>(KeySpaceCursor<AnyDBM>(database_->MakeIterator(), {}, {}, CheckOpen()));
+  }
   Order KeyOrder() const override { return inside().KeyOrder(); }
   bool HasPrefixRange() const override { return inside().HasPrefixRange(); }
   std::uint64_t AppliedIndex() const override { return inside().AppliedIndex(); }
   StatusOr<std::unique_ptr<AnyDatabase>> Snapshot() override {
+    HAKO_RETURN_IF_ERROR(CheckOpen());
     HAKO_ASSIGN_OR_RETURN(auto snapshot, inside().Snapshot());
     return std::unique_ptr<AnyDatabase>(std::make_unique<AnySpace>(AnyAccess::Own(std::move(snapshot)), space_.name(), true));
   }
@@ -105,17 +145,28 @@ class AnySpace final : public AnyPart<KeySpace<AnyDBM>> {
   bool IsWritable() const override { return inside().IsWritable(); }
   Status GetHealth() const override { return inside().GetHealth(); }
   const void* Origin() const override { return inside().Origin(); }
-  Status CheckOpen() const override { return inside().CheckOpen(); }
-  Status Close() override { return closes_ ? inside().Close() : absl::OkStatus(); }
+  Status CheckOpen() const override {
+    return is_closed_ ? absl::FailedPreconditionError("the table in the key space is closed") : inside().CheckOpen();
+  }
+  Status Close() override {
+    is_closed_ = true;
+    return closes_ ? inside().Close() : absl::OkStatus();
+  }
   Status CloseUnkept() override { return Close(); }
 
  private:
   AnyDatabase& inside() const { return AnyAccess::Inside(*database_); }
   KeySpace<AnyDBM>& part() const override { return space_; }
+  template <class F>
+  std::invoke_result_t<F&> IfOpen(F&& function) const {
+    if (is_closed_) return CheckOpen();
+    return function();
+  }
 
   std::unique_ptr<AnyDBM> database_;
   mutable KeySpace<AnyDBM> space_;
   const bool closes_;
+  bool is_closed_ = false;
 };
 
 // What a transaction sees, which must outlive it. It has no functions but those on records.

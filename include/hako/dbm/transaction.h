@@ -500,10 +500,14 @@ class Transaction : public Operations<Transaction<D>> {
     return absl::OkStatus();
   }
 
-  // The visitor is shown the records as they are before the ranges are removed.
+  // The visitor is shown the records as they are before the ranges are removed, with its earlier decisions.
   Status ProcessBatch(const Batch<Action>& batch) {
     if (batch.applied_index) return absl::UnimplementedError("a transaction stores no applied index");
-    std::vector<Action> actions;
+    const auto put = [&](std::size_t i, const Action& action) {
+      return action.kind() == Action::Kind::kKeep ? absl::OkStatus() : Process(batch.keys[i], action);
+    };
+    const bool removes = !batch.removed_ranges.empty();
+    std::vector<Action> actions;  // which the removal leaves as they are
     for (std::size_t i = 0; i < batch.keys.size(); ++i) {
       std::optional<std::string_view> value;
       if (i < batch.num_shown) {
@@ -512,7 +516,8 @@ class Transaction : public Operations<Transaction<D>> {
       }
       const std::optional<Action> action = batch.visit(i, value);
       if (!action) return MismatchError();
-      actions.push_back(*action);
+      if (!removes || i < batch.num_shown) HAKO_RETURN_IF_ERROR(put(i, *action));
+      if (removes) actions.push_back(*action);
     }
     if constexpr (requires(D & d) { d.MakeIterator().Last(); }) {
       for (const KeyRange& range : batch.removed_ranges) {
@@ -520,9 +525,7 @@ class Transaction : public Operations<Transaction<D>> {
         HAKO_RETURN_IF_ERROR(RemoveRange(range.from, to).status());
       }
     }
-    for (std::size_t i = 0; i < actions.size(); ++i) {
-      if (actions[i].kind() != Action::Kind::kKeep) HAKO_RETURN_IF_ERROR(Process(batch.keys[i], actions[i]));
-    }
+    for (std::size_t i = 0; i < actions.size(); ++i) HAKO_RETURN_IF_ERROR(put(i, actions[i]));
     return absl::OkStatus();
   }
 

@@ -36,8 +36,8 @@ class ChangesInTransaction final : public internal::TransactionPart {
 
   void set_records(const internal::TransactionRecords* records) { records_ = records; }
 
-  // Call before each step. Aborted if the columns or indices of the table have changed since the first one.
-  // REQUIRES: the gate is held
+  // Call before each step. FailedPrecondition if the table is closed, Aborted if the columns or indices of the table have changed since the
+  // first one that succeeded. REQUIRES: the gate is held
   Status BeginStep();
   // Adds a step that has succeeded. REQUIRES: BeginStep has made room for it
   void AddStep(Step step) noexcept;

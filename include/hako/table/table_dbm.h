@@ -275,7 +275,8 @@ class TableDBM {
   Inspection Inspect();
   bool IsWritable() const;
   Status GetHealth() const;
-  // Synchronizes and closes the file. Returns the first error.
+  // Synchronizes and closes the file. Returns the first error. A table in a key space leaves its database open. Later calls
+  // and commits of transactions that have changed its rows return FailedPrecondition.
   // REQUIRES: no other thread uses the table, and no query of it exists (checked in WriterStates::Close)
   Status Close();
 

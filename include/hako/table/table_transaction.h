@@ -3,7 +3,7 @@
 //   hako::Transaction transaction(*people);
 //   Status paid = transaction.Retry(100, [&]() -> Status {
 //     HAKO_ASSIGN_OR_RETURN(const Row ada, transaction->Get("ada"));
-//     return transaction->Update("ada", {{"age", ada.Get("age").AsInteger() + 1}});
+//     return transaction->Update("ada", {{"age", ada["age"].int_value() + 1}});
 //   });
 //
 // `transaction->` is the table as the transaction sees it: a TableDBM with the rows and queries of one. All of it is as
@@ -38,6 +38,7 @@ template <>
 class Transaction<TableDBM> {
  public:
   // May throw std::bad_alloc.
+  // REQUIRES: the table is not that of a transaction itself (checked in TableDBM::store)
   explicit Transaction(TableDBM& table) : inside_(table.store()) {
     table_ = *table.InTransaction(
         std::make_unique<internal::AnyTransaction<AnyDBM>>(inside_),
