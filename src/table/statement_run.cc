@@ -177,7 +177,8 @@ StatusOr<std::uint64_t> TableDBM::Run(const Statement& statement, FunctionRef<bo
     for (const Statement::Assignment& one : statement.assignments) cells.push_back({one.column, one.value.get()});
     return query.Update(cells);
   }
-  if (statement.kind == Statement::Kind::kDelete) return RemovesAllRows(statement) ? RemoveAll() : query.Remove();
+  if (statement.kind == Statement::Kind::kDelete)
+    return RemovesAllRows(statement) && !core_->IsInTransaction() ? RemoveAll() : query.Remove();
   return statement.aggregates.empty() ? ShowRows(core_->catalogue.names(), statement, std::move(query), show)
                                       : ShowFigures(statement, query, show);
 }

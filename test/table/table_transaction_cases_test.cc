@@ -255,6 +255,20 @@ TEST_F(TableTransactionCasesTest, FirstRowsByKey) {
   ASSERT_THAT(transaction.Commit(), IsOk());
 }
 
+// The statement removes all rows of the table, which outside of a transaction is Clear.
+TEST_F(TableTransactionCasesTest, DeleteWithoutACondition) {
+  ASSERT_THAT(people_->Put("ada", {{"age", 36}}), IsOk());
+  Transaction transaction(*db_);
+  ASSERT_OK_AND_ASSIGN(const auto people, people_->In(transaction));
+  ASSERT_THAT(people->Put("bob", {{"age", 20}}), IsOk());
+  ASSERT_OK_AND_ASSIGN(const Statement statement, ParseStatement("delete"));
+  EXPECT_THAT(people->Run(statement, [](const ResultRow&) { return true; }), IsOkAndHolds(2u));
+  EXPECT_THAT(people->Count(), IsOkAndHolds(0u));
+  EXPECT_THAT(people_->Count(), IsOkAndHolds(1u));
+  ASSERT_THAT(transaction.Commit(), IsOk());
+  EXPECT_THAT(people_->Count(), IsOkAndHolds(0u));
+}
+
 TEST_F(TableTransactionCasesTest, NewColumnsStay) {
   Transaction transaction(*db_);
   ASSERT_OK_AND_ASSIGN(auto people, people_->In(transaction));

@@ -42,9 +42,9 @@ TEST_F(TableCommandTest, InKeySpaces) {
   EXPECT_EQ(RunTool({"table", "verify", tree, "--space", "people"}).exit_code, 0);
   EXPECT_EQ(RunTool({"verify", tree}).exit_code, 0);
   const ToolResult whole = RunTool({"table", "get", tree, "ada"});
-  EXPECT_EQ(whole.exit_code, 2);
+  EXPECT_EQ(whole.exit_code, 3);
   EXPECT_THAT(whole.err, HasSubstr("plain tree"));
-  EXPECT_EQ(RunTool({"table", "get", tree, "ada", "--space", ""}).exit_code, 2);
+  EXPECT_EQ(RunTool({"table", "get", tree, "ada", "--space", ""}).exit_code, 3);
 }
 
 TEST_F(TableCommandTest, PutsGetsAndQueriesRows) {
