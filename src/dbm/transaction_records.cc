@@ -379,12 +379,16 @@ class TransactionRecords::Validation {
 Status TransactionRecords::Commit(bool writes, Process process, std::string* conflict) const {
   Validation validation(*this, writes);
   if (parts_.empty()) return validation.Execute(process, conflict);
-  Status status;
-  std::size_t num_begun = 0;
-  while (status.ok() && num_begun < parts_.size()) status = parts_[num_begun++]->BeginCommit(*this);
-  if (status.ok()) status = CatchNoMemory([&] { return validation.Execute(process, conflict); });
-  for (std::size_t i = 0; i < num_begun; ++i) parts_[i]->EndCommit(status.ok() && writes);
-  return status;
+  for (;;) {
+    std::size_t num_begun = 0;
+    Status status = CatchNoMemory([&]() -> Status {
+      while (num_begun < parts_.size()) HAKO_RETURN_IF_ERROR(parts_[num_begun++]->BeginCommit(*this));
+      return validation.Execute(process, conflict);
+    });
+    for (std::size_t i = 0; i < num_begun; ++i) parts_[i]->EndCommit(status.ok() && writes);
+    if (status != TransactionPart::BusyError()) return status;
+    std::this_thread::yield();
+  }
 }
 
 Status TransactionRecords::SchemaConflictError() {

@@ -219,6 +219,7 @@ Catalogue::Schema Catalogue::PrepareSchema(StoredColumn column) {
 void Catalogue::Publish(const Schema& schema) noexcept {
   names_.Publish(schema.column);
   rules_.store(schema.rules, std::memory_order_release);
+  schema_number_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 StatusOr<Catalogue::AddedIndex> Catalogue::AddIndex(const IndexOptions& options, NewColumns& added, WriterGate& gate) {

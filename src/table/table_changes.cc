@@ -8,7 +8,7 @@
 namespace hako::table {
 
 ChangesInTransaction::Schema ChangesInTransaction::PresentSchema() const {
-  return {&whole_.catalogue.indices(), &whole_.catalogue.rules(), whole_.numbers.Generation()};
+  return {&whole_.catalogue.indices(), whole_.catalogue.schema_number(), whole_.numbers.Generation()};
 }
 
 Status ChangesInTransaction::CheckSchema() const {
@@ -34,7 +34,11 @@ void ChangesInTransaction::AddStep(Step step) noexcept {
 Status ChangesInTransaction::BeginCommit(const internal::TransactionRecords& records) {
   if (steps_.empty()) return absl::OkStatus();
   HAKO_RETURN_IF_ERROR(whole_.store->CheckOpen());
-  writer_.emplace(whole_.gate);
+  writer_.emplace(whole_.gate, std::try_to_lock);
+  if (!writer_->is_inside()) {
+    writer_.reset();
+    return BusyError();
+  }
   HAKO_RETURN_IF_ERROR(CheckSchema());
   return CatchNoMemory([&]() -> Status {
     for (const Step& step : steps_) {

@@ -59,6 +59,12 @@ std::unique_ptr<internal::AnyCursor> TableCore::TakeCursor() {
   return store->MakeCursor();
 }
 
+void TableCore::DropCursors() {
+  cursors_lock_.Lock();
+  cursors_.clear();
+  cursors_lock_.Unlock();
+}
+
 void TableCore::ReturnCursor(std::unique_ptr<internal::AnyCursor> cursor) {
   cursors_lock_.Lock();
   if (cursors_.size() < kCursorsKept) cursors_.push_back(std::move(cursor));

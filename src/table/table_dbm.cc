@@ -190,6 +190,7 @@ Status TableDBM::Close() {
       return Action::Set({count, sizeof(count)});
     });
   }
+  core_->DropCursors();
   const Status closed = core_->store->Close();
   if (!space_.empty()) OpenSpaces::Get().Remove(Origin(), space_);
   return status.ok() ? closed : status;

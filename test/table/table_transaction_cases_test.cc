@@ -269,6 +269,80 @@ TEST_F(TableTransactionCasesTest, DeleteWithoutACondition) {
   EXPECT_THAT(people_->Count(), IsOkAndHolds(0u));
 }
 
+// A transaction of one table, which is in a key space.
+TEST_F(TableTransactionCasesTest, OfATableInAKeySpace) {
+  ASSERT_THAT(people_->CreateIndex({.name = "age", .columns = {{"age"}}}), IsOk());
+  Transaction transaction(*people_);
+  EXPECT_THAT(transaction->Count(), IsOkAndHolds(0u));
+  EXPECT_THAT(transaction->Select().Where(Column("age") >= 20).Count(), IsOkAndHolds(0u));
+  ASSERT_THAT(transaction->Put("ada", {{"age", 36}}), IsOk());
+  ASSERT_THAT(people_->Put("bob", {{"age", 20}}), IsOk());
+  EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kAborted));
+  EXPECT_THAT(transaction->Count(), IsOkAndHolds(1u));
+  EXPECT_THAT(transaction->Select().Where(Column("age") >= 20).Keys(), IsOkAndHolds(ElementsAre("bob")));
+  ASSERT_THAT(transaction->Put("ada", {{"age", 36}}), IsOk());
+  ASSERT_THAT(transaction.Commit(), IsOk());
+  EXPECT_THAT(people_->Count(), IsOkAndHolds(2u));
+}
+
+// A type or a rule of a column that rows already have.
+TEST_F(TableTransactionCasesTest, ANewTypeOrRuleEndsIt) {
+  Transaction transaction(*db_);
+  ASSERT_OK_AND_ASSIGN(const auto people, people_->In(transaction));
+  ASSERT_THAT(people_->Put("ada", {{"age", 36}}), IsOk());
+  ASSERT_THAT(people->Put("bob", {{"age", "old"}}), IsOk());
+  ASSERT_THAT(people_->SetColumn("age", {.type = ColumnType::kInt64, .default_value = OwnedValue(Value(0))}), IsOk());
+  EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kAborted));
+  ASSERT_THAT(people->Update("ada", {{"age", Value()}}), IsOk());
+  ASSERT_THAT(people_->SetColumn("age", {.type = ColumnType::kInt64, .not_null = true, .default_value = OwnedValue(Value(0))}), IsOk());
+  EXPECT_THAT(transaction.Commit(), StatusIs(StatusCode::kAborted));
+  EXPECT_EQ(people_->Get("ada")->Get("age").int_value(), 36);
+}
+
+TEST_F(TableTransactionCasesTest, ASnapshotTakesNoPart) {
+  ASSERT_THAT(people_->Put("ada", {{"age", 36}}), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto snapshot, people_->Snapshot());
+  Transaction transaction(*db_);
+  EXPECT_THAT(snapshot->In(transaction), StatusIs(StatusCode::kInvalidArgument));
+  ASSERT_OK_AND_ASSIGN(auto any, AnyDBM::Open("?dbm=baby"));
+  ASSERT_OK_AND_ASSIGN(auto table, TableDBM::Open(KeySpace(*any, "people")));
+  ASSERT_THAT(table->Put("ada", {{"age", 36}}), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto moment, any->Snapshot());
+  ASSERT_OK_AND_ASSIGN(auto old, TableDBM::Open(KeySpace(*moment, "people")));
+  EXPECT_THAT(old->Count(), IsOkAndHolds(1u));
+  EXPECT_THAT(old->Put("bob", {{"age", 20}}), StatusIs(StatusCode::kFailedPrecondition));
+}
+
+// Commits that enter the gates of tables in any order and several times, beside those that close them.
+TEST_F(TableTransactionCasesTest, CommitsDoNotWaitForEachOther) {
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 2; ++number) {
+    threads.emplace_back([&, number] {
+      Transaction transaction(*db_);
+      const auto first = *(number == 0 ? people_ : orders_)->In(transaction), second = *(number == 0 ? orders_ : people_)->In(transaction);
+      const auto again = *(number == 0 ? people_ : orders_)->In(transaction);
+      for (int i = 0; i < 300; ++i) {
+        ASSERT_THAT(transaction.Retry(kTries,
+                                      [&]() -> Status {
+                                        const std::string key = std::to_string(number) + "-" + std::to_string(i);
+                                        HAKO_RETURN_IF_ERROR(first->Put(key, {{"n", i}}));
+                                        HAKO_RETURN_IF_ERROR(second->Put(key, {{"n", i}}));
+                                        return again->Update(key, {{"n", i + 1}});
+                                      }),
+                    IsOk());
+      }
+    });
+  }
+  for (TableDBM* const table : {people_.get(), orders_.get()}) {
+    threads.emplace_back([table] {
+      for (int i = 0; i < 300; ++i) ASSERT_THAT(table->Snapshot(), IsOk());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(people_->Count(), IsOkAndHolds(600u));
+  EXPECT_THAT(orders_->Count(), IsOkAndHolds(600u));
+}
+
 TEST_F(TableTransactionCasesTest, NewColumnsStay) {
   Transaction transaction(*db_);
   ASSERT_OK_AND_ASSIGN(auto people, people_->In(transaction));

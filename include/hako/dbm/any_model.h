@@ -221,7 +221,7 @@ class AnyDatabase {
   virtual Inspection Inspect() = 0;
   virtual bool IsWritable() const = 0;
   virtual Status GetHealth() const = 0;
-  // The address of the DBM that has the records: the same for all models of it and of its parts.
+  // The address of the DBM or snapshot that has the records: the same for all models of it and of its parts.
   virtual const void* Origin() const = 0;
   // The type of the application in the file; nullopt for a database in memory, which has none.
   virtual std::optional<std::uint32_t> GetType() const = 0;
@@ -315,7 +315,7 @@ class AnySnapshotModel final : public AnyDatabase {
   Inspection Inspect() override { return {{"class", "SnapshotView"}, {"num_records", absl::StrCat(view_->Count())}}; }
   bool IsWritable() const override { return false; }
   Status GetHealth() const override { return view_->CheckReads(); }
-  const void* Origin() const override { return &view_->database(); }
+  const void* Origin() const override { return view_.get(); }
   std::optional<std::uint32_t> GetType() const override {
     if constexpr (requires(const D& db) { db.GetType(); }) return view_->database().GetType();
     return std::nullopt;

@@ -39,7 +39,12 @@ class AnyPart : public AnyDatabase {
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter) override {
     return part().Append(key, value, delimiter);
   }
-  Status ProcessMulti(const Batch<Action>& batch, std::uint64_t*) override { return part().ProcessMulti(batch); }
+  Status ProcessMulti(const Batch<Action>& batch, std::uint64_t* expiry_shown) override {
+    if constexpr (requires { part().ProcessMulti(batch, expiry_shown); })
+      return part().ProcessMulti(batch, expiry_shown);
+    else
+      return part().ProcessMulti(batch);
+  }
   Status ProcessMulti(Keys keys, MultiReadRef visitor) override { return part().ProcessMulti(keys, visitor); }
   const Expiry* expiry() const override { return part().expiry(); }
   Status SetExpiry(std::string_view key, std::uint64_t expire_at) override { return part().SetExpiry(key, expire_at); }

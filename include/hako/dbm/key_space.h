@@ -181,22 +181,33 @@ class KeySpace : public Operations<KeySpace<D>>, public OrderedOperations<KeySpa
     return database_.ProcessMulti(joined.keys(), visitor, expiry_shown);
   }
   HAKO_OR_NO_MEMORY
-  Status ProcessMulti(const Batch<Action>& batch) HAKO_TRY {
+  Status ProcessMulti(const Batch<Action>& batch, std::uint64_t* expiry_shown = nullptr) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckName());
-    if (!batch.removed_ranges.empty()) HAKO_RETURN_IF_ERROR(CheckOrder());
+    if (!batch.removed_ranges.empty() || !batch.shown_ranges.empty()) HAKO_RETURN_IF_ERROR(CheckOrder());
     const JoinedKeys joined(prefix_, batch.keys);
     std::vector<std::string> bounds;
-    bounds.reserve(2 * batch.removed_ranges.size());  // views of them stay valid
-    std::vector<KeyRange> ranges;
-    for (const KeyRange& range : batch.removed_ranges) {
-      bounds.push_back(Key(range.from));
-      bounds.push_back(range.to ? Key(*range.to) : end_);
-      ranges.push_back({bounds[bounds.size() - 2], bounds.back()});
-    }
+    bounds.reserve(2 * (batch.removed_ranges.size() + batch.shown_ranges.size()));  // views of them stay valid
+    const auto join = [&](std::span<const KeyRange> of) {
+      std::vector<KeyRange> ranges;
+      for (const KeyRange& range : of) {
+        bounds.push_back(range.has_from ? Key(range.from) : prefix_);
+        bounds.push_back(range.to ? Key(*range.to) : end_);
+        ranges.push_back({bounds[bounds.size() - 2], bounds.back()});
+      }
+      return ranges;
+    };
+    const std::vector<KeyRange> removed = join(batch.removed_ranges), shown = join(batch.shown_ranges);
+    const auto show = [&](std::string_view key, std::string_view value) { (*batch.show)(key.substr(prefix_.size()), value); };
+    const EachRef shows(show);
     Batch<Action> inside = batch;
     inside.keys = joined.keys();
-    inside.removed_ranges = ranges;
-    return database_.ProcessMulti(inside);
+    inside.removed_ranges = removed;
+    inside.shown_ranges = shown;
+    if (batch.show != nullptr) inside.show = &shows;
+    if constexpr (requires { database_.ProcessMulti(inside, expiry_shown); })
+      return database_.ProcessMulti(inside, expiry_shown);
+    else
+      return database_.ProcessMulti(inside);
   }
   HAKO_OR_NO_MEMORY
 

@@ -179,7 +179,7 @@ class SnapshotCursor : public CursorReads<SnapshotCursor<Iterator, Capture>> {
     }
     if constexpr (requires { live_.StepInCopy(true); }) {
       // The copy of the leaf was made before the captures had version_, so its records below limit_ are of the moment.
-      if (leaf_ == nullptr && version_ != kNoVersion && live_.StepInCopy(is_upwards_)) {
+      if (leaf_ == nullptr && captured_->version() == version_ && live_.StepInCopy(is_upwards_)) {
         if (limit_ && IsBeyondLimit()) {  // the captured range comes next
           from_ = limit_;
           is_inclusive_ = is_upwards_;

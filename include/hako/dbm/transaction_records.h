@@ -66,12 +66,15 @@ class TransactionRecords;
 class TransactionPart {
  public:
   virtual ~TransactionPart() = default;
-  // Before Commit compares and perhaps writes. After an error nothing is written.
+  // Before Commit compares and perhaps writes. Must not wait for other threads, because other parts have begun: returns
+  // BusyError instead, and is called again once all have ended. After another error nothing is written.
   virtual Status BeginCommit(const TransactionRecords& records) = 0;
   // After each BeginCommit. `has_written`: whether all updates were made.
   virtual void EndCommit(bool has_written) noexcept = 0;
   // The transaction has ended.
   virtual void Forget() noexcept = 0;
+
+  static Status BusyError() { return absl::UnavailableError(""); }
 };
 
 // The records and ranges of a transaction. A function that throws std::bad_alloc has changed nothing.

@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,11 +48,19 @@ class WriterGate {
  public:
   class Writer {
    public:
-    explicit Writer(WriterGate& gate) : slot_(gate.Enter()) {}
+    explicit Writer(WriterGate& gate) : slot_(&gate.Enter()) {}
+    // Does not wait: is_inside() is false if the gate is closed.
+    Writer(WriterGate& gate, std::try_to_lock_t) : slot_(gate.TryEnter()) {}
     Writer(const Writer&) = delete;
-    ~Writer() { slot_.Leave(); }
-    // Adds to the number of rows of the table.
-    void AddRows(std::int64_t rows) { slot_.num_rows.fetch_add(rows, std::memory_order_relaxed); }
+    ~Writer() {
+      if (slot_ != nullptr) slot_->Leave();
+    }
+    bool is_inside() const { return slot_ != nullptr; }
+    // Adds to the number of rows of the table. REQUIRES: is_inside()
+    void AddRows(std::int64_t rows) {
+      HAKO_DCHECK(is_inside());
+      slot_->num_rows.fetch_add(rows, std::memory_order_relaxed);
+    }
 
    private:
     friend class WriterGate;
@@ -64,7 +73,7 @@ class WriterGate {
       void Leave() { entries.fetch_sub(1, std::memory_order_release); }
       static bool HasWriter(std::uint64_t found) { return found % kEntry != 0; }
     };
-    Slot& slot_;
+    Slot* slot_;
   };
 
   // Runs `body` while no writer holds the gate.
@@ -117,12 +126,16 @@ class WriterGate {
   }
 
  private:
-  Writer::Slot& Enter() {
+  Writer::Slot* TryEnter() {
     Writer::Slot& slot = slots_[sync::ThreadIndex() % slots_.size()];
+    slot.Enter();
+    if (!is_closed_.load(std::memory_order_seq_cst)) return &slot;
+    slot.Leave();
+    return nullptr;
+  }
+  Writer::Slot& Enter() {
     for (;;) {
-      slot.Enter();
-      if (!is_closed_.load(std::memory_order_seq_cst)) return slot;
-      slot.Leave();
+      if (Writer::Slot* const slot = TryEnter()) return *slot;
       while (is_closed_.load(std::memory_order_acquire)) std::this_thread::yield();
     }
   }
@@ -193,6 +206,8 @@ class Catalogue {
     return nullptr;
   }
   const RuleList& rules() const { return *rules_.load(std::memory_order_acquire); }
+  // Changes with each Publish of a schema.
+  std::uint64_t schema_number() const { return schema_number_.load(std::memory_order_acquire); }
   const Index* FindIndex(std::string_view name) const;
 
   // ---- changes ----
@@ -242,6 +257,7 @@ class Catalogue {
   static inline const RuleList kNoRules{};
   std::atomic<const IndexList*> indices_{&kNoIndices};
   std::atomic<const RuleList*> rules_{&kNoRules};
+  std::atomic<std::uint64_t> schema_number_{0};
 };
 
 // The columns that a step adds. The step stores their records (records()), and publishes them once

@@ -36,8 +36,8 @@ class ChangesInTransaction final : public internal::TransactionPart {
 
   void set_records(const internal::TransactionRecords* records) { records_ = records; }
 
-  // Call before each step. FailedPrecondition if the table is closed, Aborted if the columns or indices of the table have changed since the
-  // first one that succeeded. REQUIRES: the gate is held
+  // Call before a step changes records. FailedPrecondition if the table is closed; Aborted if its columns or indices have
+  // changed since the first step. REQUIRES: the gate is held (checked in BeginStep)
   Status BeginStep();
   // Adds a step that has succeeded. REQUIRES: BeginStep has made room for it
   void AddStep(Step step) noexcept;
@@ -50,7 +50,7 @@ class ChangesInTransaction final : public internal::TransactionPart {
   // What the changes have been made for.
   struct Schema {
     const IndexList* indices;
-    const RuleList* rules;
+    std::uint64_t columns;     // Catalogue::schema_number
     std::uint64_t generation;  // of the numbers
     bool operator==(const Schema&) const = default;
   };

@@ -115,6 +115,7 @@ struct TableCore {
   // Take an unused cursor, and give it back.
   std::unique_ptr<internal::AnyCursor> TakeCursor();
   void ReturnCursor(std::unique_ptr<internal::AnyCursor> cursor);
+  void DropCursors();
 
   std::unique_ptr<internal::AnyDatabase> store;
   std::unique_ptr<AnyDBM> any_store;  // the same, for Transaction; nullptr in a transaction

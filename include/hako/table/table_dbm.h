@@ -204,7 +204,8 @@ class TableDBM {
   StatusOr<std::unique_ptr<TableDBM>> Snapshot();
 
   // Returns the table as a transaction of its database sees it: with the changes of the transaction, to which the changes
-  // of the result belong; see table/table_transaction.h. Table and transaction must outlive it. Changes of columns and
+  // of the result belong; see table/table_transaction.h. The transaction must outlive it, and the
+  // table the transaction, or its Commit or Rollback after the last change. Changes of columns and
   // indices, Clear and what concerns the file are FailedPrecondition there. InvalidArgument if the transaction is of
   // another database.
   template <class D>

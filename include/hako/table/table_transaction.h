@@ -13,8 +13,10 @@
 //   HAKO_ASSIGN_OR_RETURN(auto people, all_people->In(transaction));
 //   HAKO_ASSIGN_OR_RETURN(auto orders, all_orders->In(transaction));
 //
-// What a query has read conflicts with changes there: of the rows and, where an index was used, of the part of the index.
-// So do changes of rows that share a word, if an index of words or q-grams has it: both change its posting list.
+// What a query has read conflicts with changes there: of the rows and, where an index was used, of the part of the index,
+// with the record behind it. If the table has an index of words or q-grams, changes also conflict if their rows share a
+// word, because both change its posting list, and if they add or remove rows whose numbers are neighbours
+// (table/row_numbers.h), as those of most new rows are. Retry then tries again.
 // A column or index that others change makes transactions which have changed rows of the table end with Aborted. Columns
 // that a row adds are stored at once, and stay if the transaction does not commit. Count without a condition reads all
 // rows. conflict() is the key of a record: that of a row is a byte 1 and its primary key, behind the name of its space.
