@@ -211,18 +211,10 @@ class DurableCommits {
 template <DurableEngine E>
 int DurableMain(int argc, char** argv) {
   DurableOptions options;
-  std::string dir = std::filesystem::temp_directory_path();
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    const auto number = [&](std::string_view name, auto* out) {
-      return argument.starts_with(name) && std::from_chars(argument.data() + name.size(), argument.end(), *out).ptr == argument.end();
-    };
-    if (argument.starts_with("--dir="))
-      dir = argument.substr(6);
-    else if (!number("--n=", &options.n) && !number("--seconds=", &options.seconds))
-      return std::fputs("the options and commands are described in durable.h\n", stderr), 2;
-  }
-  options.path = std::filesystem::path(dir) / (std::string(E::kName) + "." + std::to_string(getpid()) + ".durable");
+  const auto take = [&]([[maybe_unused]] std::string_view argument, auto number) {
+    return number("--n=", &options.n) || number("--seconds=", &options.seconds);
+  };
+  if (!ParseArguments(argc, argv, E::kName, "durable", &options.path, take)) return 2;
   DurableCommits<E> commits(options);
   if (!commits.Load()) return std::fprintf(stderr, "%s: cannot make the database\n", argv[0]), 1;
   return ObeyCommands(argv[0], commits);

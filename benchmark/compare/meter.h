@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
@@ -64,6 +65,26 @@ int ObeyCommands(const char* program, Obeyer&& obeyer) {
     return 1;
   }
   return 0;
+}
+
+// Reads the arguments of a program that obeys commands: --dir=DIR, and those that take(argument, number) accepts, where
+// number(name, out) reads a number behind `name`. Sets *path to that of the engine's database. Returns false, and says
+// which header describes the options, for any other argument.
+template <class Take>
+bool ParseArguments(int argc, char** argv, std::string_view engine, const std::string& kind, std::string* path, Take&& take) {
+  std::string dir = std::filesystem::temp_directory_path();
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const auto number = [&](std::string_view name, auto* out) {
+      return argument.starts_with(name) && std::from_chars(argument.data() + name.size(), argument.end(), *out).ptr == argument.end();
+    };
+    if (argument.starts_with("--dir="))
+      dir = argument.substr(6);
+    else if (!take(argument, number))
+      return std::fprintf(stderr, "the options and commands are described in %s.h\n", kind.c_str()), false;
+  }
+  *path = std::filesystem::path(dir) / (std::string(engine) + "." + std::to_string(getpid()) + "." + kind);
+  return true;
 }
 
 // How an engine is opened, where it has a choice; engines without one ignore it.

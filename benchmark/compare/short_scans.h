@@ -245,19 +245,11 @@ class ShortScans {
 template <ScanEngine E>
 int ShortScansMain(int argc, char** argv) {
   ScanOptions options;
-  std::string dir = std::filesystem::temp_directory_path();
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    const auto number = [&](std::string_view name, std::uint64_t* out) {
-      return argument.starts_with(name) && std::from_chars(argument.data() + name.size(), argument.end(), *out).ptr == argument.end();
-    };
-    if (argument.starts_with("--dir="))
-      dir = argument.substr(6);
-    else if (!number("--n=", &options.n) && !number("--ops=", &options.ops) && !number("--cache=", &options.cache) &&
-             !number("--stride=", &options.stride))
-      return std::fputs("the options and commands are described in short_scans.h\n", stderr), 2;
-  }
-  options.path = std::filesystem::path(dir) / (std::string(E::kName) + "." + std::to_string(getpid()) + ".short_scans");
+  const auto take = [&]([[maybe_unused]] std::string_view argument, auto number) {
+    return number("--n=", &options.n) || number("--ops=", &options.ops) || number("--cache=", &options.cache) ||
+           number("--stride=", &options.stride);
+  };
+  if (!ParseArguments(argc, argv, E::kName, "short_scans", &options.path, take)) return 2;
   ShortScans<E> scans(options);
   return ObeyCommands(argv[0], scans);
 }

@@ -158,20 +158,11 @@ class Transactions {
 template <TransactionEngine E>
 int TransactionMain(int argc, char** argv) {
   TransactionOptions options;
-  std::string dir = std::filesystem::temp_directory_path();
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    const auto number = [&](std::string_view name, auto* out) {
-      return argument.starts_with(name) && std::from_chars(argument.data() + name.size(), argument.end(), *out).ptr == argument.end();
-    };
-    if (argument.starts_with("--dir="))
-      dir = argument.substr(6);
-    else if (argument == "--durability=power" || argument == "--durability=none")
-      options.is_durable = argument.ends_with("power");
-    else if (!number("--n=", &options.n) && !number("--seconds=", &options.seconds))
-      return std::fputs("the options and commands are described in transactions.h\n", stderr), 2;
-  }
-  options.path = std::filesystem::path(dir) / (std::string(E::kName) + "." + std::to_string(getpid()) + ".transactions");
+  const auto take = [&](std::string_view argument, auto number) {
+    if (argument == "--durability=power" || argument == "--durability=none") return options.is_durable = argument.ends_with("power"), true;
+    return number("--n=", &options.n) || number("--seconds=", &options.seconds);
+  };
+  if (!ParseArguments(argc, argv, E::kName, "transactions", &options.path, take)) return 2;
   Transactions<E> transactions(options);
   if (!transactions.Load()) return std::fprintf(stderr, "%s: cannot make the database\n", argv[0]), 1;
   return ObeyCommands(argv[0], transactions);
