@@ -422,7 +422,7 @@ class ThreadChangeSet {
 
 namespace {
 
-// A conflict in a transaction shows that what it has read no longer holds: its commit would say the same.
+// A conflict in a transaction shows that its reads no longer hold: its commit would say the same.
 Status MakeInTransaction(TableCore& core, ChangeSet& set, std::span<const Change> changes) {
   const WriterGate::Writer writer(core.gate);
   Status status = set.Try(core, changes);

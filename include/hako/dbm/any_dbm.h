@@ -381,7 +381,8 @@ class AnyDBM : public Operations<AnyDBM> {
 };
 
 static_assert(OrderedDBM<AnyDBM>);
-// For what is built upon a database of any kind.
+
+// For layers that are built upon a database of any kind.
 struct internal::AnyAccess {
   static AnyDatabase& Inside(AnyDBM& db) { return *db.inside_; }
   static std::unique_ptr<AnyDBM> Own(std::unique_ptr<AnyDatabase> inside) {

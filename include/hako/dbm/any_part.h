@@ -1,5 +1,5 @@
-// Parts of an ordered database as databases of their own: a key space (dbm/key_space.h), and what a transaction
-// (dbm/transaction.h) sees. A table (table/table_dbm.h) keeps its records in one.
+// Parts of an ordered database as databases of their own: a key space (dbm/key_space.h), and the records that a
+// transaction (dbm/transaction.h) sees. A table (table/table_dbm.h) keeps its records in one.
 #pragma once
 
 #include <chrono>
@@ -87,7 +87,7 @@ class AnyPart : public AnyDatabase {
   virtual Part& part() const = 0;
 };
 
-// A key space. What concerns the file is asked of the database. `closes`: whether Close closes that, too. After Close the
+// A key space. Functions that concern the file are those of the database. `closes`: whether Close closes that, too. After Close the
 // records of the space are neither read nor changed.
 class AnySpace final : public AnyPart<KeySpace<AnyDBM>> {
   using Base = AnyPart<KeySpace<AnyDBM>>;
@@ -174,7 +174,7 @@ class AnySpace final : public AnyPart<KeySpace<AnyDBM>> {
   bool is_closed_ = false;
 };
 
-// What a transaction sees, which must outlive it. It has no functions but those on records.
+// The records that a transaction sees, which must outlive it. It has no functions but those on records.
 template <class D>
 class AnyTransaction final : public AnyPart<Transaction<D>> {
   using Base = AnyPart<Transaction<D>>;

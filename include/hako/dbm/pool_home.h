@@ -134,7 +134,7 @@ class PoolHome : public DatabaseHome<log::LogFileOf<FileT>> {
   StatusOr<std::unique_ptr<PinnedSpace>> OpenPinned(const Pinned& pinned) const;
 
   // CopyTo `path` of a snapshot: makes a database of class D with the properties of this one, whose records fill(D&) stores.
-  // `now`: what the clock showed at its moment.
+  // `now`: the time of its moment, by the clock of the database.
   template <class D, class Options, class Fill>
   Status CopyBy(const std::string& path, Options options, std::uint64_t now, Fill& fill) {
     struct Source {

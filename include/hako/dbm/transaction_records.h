@@ -62,7 +62,7 @@ struct RecordSum {
 
 class TransactionRecords;
 
-// What a transaction changes beside its records: see table/table_transaction.h.
+// Changes that a transaction makes beside its records: see table/table_transaction.h.
 class TransactionPart {
  public:
   virtual ~TransactionPart() = default;

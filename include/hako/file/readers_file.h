@@ -34,14 +34,14 @@
 // checkpoint. It then reuses no free space that it finds, and does not cut the file, until the reader has gone.
 //
 // Other names. A database that is opened by two hard links, or by a mount of the file alone, has a file of readers beside each
-// name. If a writer sees a mark that is not of its own file of readers, or if it cannot read that
+// name. If a writer sees a mark of another file of readers than its own, or if it cannot read that
 // file, there may be a reader of any checkpoint. Then it reuses nothing, and cuts nobody off, as long as that is so. The same
 // holds if the database was renamed, or the file of the readers was removed.
 //
 // Cut off. If readers keep more space than the writer allows (TreeOptions::reader_bytes), it cuts off those of
 // the oldest checkpoints, and those that are older than it allows (reader_age), and reuses the space. Each page has a checksum that the
-// page above it knows, so a reader never shows what the writer has put in place of a page. Its read fails, and ReaderSlot::Explain then
-// tells why.
+// page above it knows, so a reader never shows the bytes that the writer has put in place of a page. Its read fails, and
+// ReaderSlot::Explain then tells why.
 //
 // Readers on another machine are not supported, like writers on several machines.
 //
@@ -67,7 +67,7 @@ inline constexpr char kReadersEnding[] = "-readers";
 // Milliseconds of a clock that all processes on the machine share. nullptr stands for SteadyMilliseconds.
 using ReadersClock = std::uint64_t (*)();
 
-// What a writer allows readers of older checkpoints than the newest.
+// The limits of a writer for readers of older checkpoints than the newest.
 struct ReaderLimits {
   std::uint64_t bytes = 0;  // of the file that they keep; 0 = no limit
   std::uint64_t age = 0;    // milliseconds; 0 = no limit

@@ -39,7 +39,7 @@ class CapturedLeaf {
   static constexpr bool kHasNumbers = !std::is_same_v<KeyView, std::string_view>;
 
  public:
-  // Makes room for so many records, with so many bytes of keys and values.
+  // Makes room for this number of records, and of bytes of their keys and values together.
   void Reserve(std::size_t num_records, std::size_t bytes) {
     entries_.reserve(num_records);
     heads_.reserve(num_records);

@@ -1,7 +1,8 @@
-// ChangesInTransaction: what the changes of a table in a transaction (table/table_transaction.h) do beside its records.
+// ChangesInTransaction: the effects, beside its records, of the changes of a table in a transaction
+// (table/table_transaction.h).
 //
 // The records that they change are updates of the transaction. The number of rows, the numbers of rows for text indices,
-// and what the builder of an index must know are kept here until the commit. The commit holds the WriterGate of the
+// and the notes for the builder of an index are kept here until the commit. The commit holds the WriterGate of the
 // table, as a change outside of a transaction does.
 //
 // Thread-compatible, as the transaction.
@@ -47,7 +48,7 @@ class ChangesInTransaction final : public internal::TransactionPart {
   void Forget() noexcept override;
 
  private:
-  // What the changes have been made for.
+  // The columns, indices and row numbers for which the changes have been made.
   struct Schema {
     const IndexList* indices;
     std::uint64_t columns;     // Catalogue::schema_number

@@ -13,7 +13,7 @@
 //   HAKO_ASSIGN_OR_RETURN(auto people, all_people->In(transaction));
 //   HAKO_ASSIGN_OR_RETURN(auto orders, all_orders->In(transaction));
 //
-// What a query has read conflicts with changes there: of the rows and, where an index was used, of the part of the index,
+// The reads of a query conflict with changes of others: of the rows and, where an index was used, of the part of the index,
 // with the record behind it. If the table has an index of words or q-grams, changes also conflict if their rows share a
 // word, because both change its posting list, and if they add or remove rows whose numbers are neighbours
 // (table/row_numbers.h), as those of most new rows are. Retry then tries again.
